@@ -1,0 +1,191 @@
+package v1alpha1
+
+import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+// EventReplay delivers past events once more: every delivery that it selects
+// starts a new run, while the record of the earlier runs stays.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:shortName=replay,categories=ackrail
+// +kubebuilder:printcolumn:name="Complete",type=string,JSONPath=`.status.conditions[?(@.type=="Complete")].status`
+// +kubebuilder:printcolumn:name="Matched",type=integer,JSONPath=`.status.matched`
+// +kubebuilder:printcolumn:name="Succeeded",type=integer,JSONPath=`.status.succeeded`
+// +kubebuilder:printcolumn:name="Dead",type=integer,JSONPath=`.status.dead`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+type EventReplay struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// Spec is the order. It cannot be changed once given.
+	// +required
+	Spec EventReplaySpec `json:"spec"`
+
+	// Status is what has become of it.
+	// +optional
+	Status EventReplayStatus `json:"status,omitzero"`
+}
+
+// EventReplayList is a list of EventReplay objects.
+//
+// +kubebuilder:object:root=true
+type EventReplayList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []EventReplay `json:"items"`
+}
+
+// EventReplaySpec says which deliveries are run once more.
+//
+// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="cannot be changed, since a part of it may be done already: create another EventReplay"
+type EventReplaySpec struct {
+	// EndpointRef names the endpoint whose events are replayed.
+	// +required
+	EndpointRef EndpointRef `json:"endpointRef"`
+
+	// Selector says which deliveries are replayed. At least one criterion, or
+	// match: All.
+	// +required
+	Selector ReplaySelector `json:"selector"`
+
+	// Limit is how many deliveries are replayed at most, those of the oldest
+	// events first. At least 1.
+	// Default: no limit.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	Limit int64 `json:"limit,omitempty"`
+}
+
+// EndpointRef names a WebhookEndpoint in the same namespace.
+type EndpointRef struct {
+	// Name of the WebhookEndpoint.
+	// +required
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$')",message="must be the name of a WebhookEndpoint: lower-case letters, digits, '-' and '.', with a letter or digit at each end"
+	Name string `json:"name"`
+}
+
+// ReplayMatch selects without criteria.
+//
+// +kubebuilder:validation:Enum=All
+type ReplayMatch string
+
+// ReplayMatchAll selects every delivery in the selector's states.
+const ReplayMatchAll ReplayMatch = "All"
+
+// ReplayState is a state in which a delivery can be replayed.
+//
+// +kubebuilder:validation:Enum=Dead;Done
+type ReplayState string
+
+const (
+	// ReplayStateDead selects deliveries that have failed for good.
+	ReplayStateDead ReplayState = "Dead"
+	// ReplayStateDone selects deliveries that have succeeded; they are
+	// delivered a second time.
+	ReplayStateDone ReplayState = "Done"
+)
+
+// ReplaySelector selects deliveries: those that meet every criterion given.
+//
+// +kubebuilder:validation:XValidation:rule="has(self.match) || (has(self.destinations) && size(self.destinations) > 0) || (has(self.types) && size(self.types) > 0) || (has(self.eventIDs) && size(self.eventIDs) > 0) || has(self.receivedAfter) || has(self.receivedBefore)",message="must have at least one of destinations, types, eventIDs, receivedAfter and receivedBefore: name what to replay, or set match: All to replay everything in these states"
+// +kubebuilder:validation:XValidation:rule="!has(self.match) || !((has(self.destinations) && size(self.destinations) > 0) || (has(self.types) && size(self.types) > 0) || (has(self.eventIDs) && size(self.eventIDs) > 0) || has(self.receivedAfter) || has(self.receivedBefore))",fieldPath=".match",message="cannot stand beside other criteria than states: remove match, or the other criteria"
+// +kubebuilder:validation:XValidation:rule="!has(self.receivedAfter) || !has(self.receivedBefore) || self.receivedAfter < self.receivedBefore",fieldPath=".receivedBefore",message="must be later than receivedAfter, else no event lies between them: exchange or correct the two times"
+type ReplaySelector struct {
+	// Match is All to select everything in the given states, instead of
+	// criteria. Default: the criteria select.
+	// +optional
+	Match ReplayMatch `json:"match,omitempty"`
+
+	// States of the deliveries: Dead, Done, or both. Not a criterion by
+	// itself. Default: [Dead].
+	// +optional
+	// +listType=set
+	// +kubebuilder:default={Dead}
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=2
+	States []ReplayState `json:"states,omitempty"`
+
+	// Destinations of the deliveries, by name. At most 32. Default: all.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=32
+	// +kubebuilder:validation:items:MaxLength=63
+	// +kubebuilder:validation:items:XValidation:rule="self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')",message="must be the name of a destination: lower-case letters, digits and '-', with a letter or digit at each end"
+	Destinations []string `json:"destinations,omitempty"`
+
+	// Types of the events, each compared as a whole. At most 64, of at most
+	// 256 characters. Default: all.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:MaxLength=256
+	Types []string `json:"types,omitempty"`
+
+	// EventIDs of the events, as the ingress answered them (UUIDs).
+	// At most 1000. Default: all.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=1000
+	// +kubebuilder:validation:items:MaxLength=36
+	// +kubebuilder:validation:items:XValidation:rule="self.matches('^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$')",message="must be an event's ID, a UUID such as 019a2d4e-7c31-7b52-9a0f-3f1c5d7e9b24: take it from the answer to the webhook, or from ackrail events list"
+	EventIDs []string `json:"eventIDs,omitempty"`
+
+	// ReceivedAfter selects events that were received at this time or later.
+	// Default: no bound.
+	// +optional
+	ReceivedAfter *metav1.Time `json:"receivedAfter,omitempty"`
+
+	// ReceivedBefore selects events that were received before this time.
+	// Default: no bound.
+	// +optional
+	ReceivedBefore *metav1.Time `json:"receivedBefore,omitempty"`
+}
+
+// EventReplayStatus is what has become of a replay. The counts are of
+// deliveries, each of which is counted once.
+type EventReplayStatus struct {
+	// Conditions: Planned, Complete, Failed.
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	// +kubebuilder:validation:MaxItems=16
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+
+	// Matched is how many deliveries the selector found, up to the limit.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	Matched int64 `json:"matched"`
+
+	// Replayed is for how many of them this replay has started a run.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	Replayed int64 `json:"replayed"`
+
+	// Succeeded is how many of these runs are done.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	Succeeded int64 `json:"succeeded"`
+
+	// Dead is how many of these runs have failed for good.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	Dead int64 `json:"dead"`
+
+	// Skipped is for how many of them no run was started in the end: because
+	// another run of the same delivery was open, or what was needed for it
+	// was dropped at the end of its retention.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	Skipped int64 `json:"skipped"`
+
+	// StartTime is when the replay was planned, by the database's clock.
+	// +optional
+	StartTime *metav1.Time `json:"startTime,omitempty"`
+
+	// CompletionTime is when its last run was done or dead, by the database's
+	// clock.
+	// +optional
+	CompletionTime *metav1.Time `json:"completionTime,omitempty"`
+}
