@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/ackrail/ackrail/internal/event"
+	"github.com/ackrail/ackrail/internal/signature"
 )
 
 // Version is the version of the document that this binary writes and reads.
@@ -66,6 +67,15 @@ type Verification struct {
 	SecretFiles []string `json:"secretFiles,omitempty"`
 	// HMAC is set with ProviderHMAC and only then.
 	HMAC *HMAC `json:"hmac,omitempty"`
+}
+
+// Scheme returns how the provider signs. It reports false for ProviderNone,
+// which verifies nothing, and for a provider that it does not know.
+func (v *Verification) Scheme() (signature.Scheme, bool) {
+	if v.Provider == ProviderHMAC && v.HMAC != nil {
+		return signature.HMAC(v.HMAC.Header, signature.Algorithm(v.HMAC.Algorithm), signature.Encoding(v.HMAC.Encoding), v.HMAC.Prefix), true
+	}
+	return signature.Preset(string(v.Provider))
 }
 
 // HMAC describes a signature over the raw body.

@@ -18,6 +18,7 @@ import (
 	"golang.org/x/net/http/httpguts"
 
 	"github.com/ackrail/ackrail/internal/event"
+	"github.com/ackrail/ackrail/internal/signature"
 )
 
 // Load reads and checks the document in a file.
@@ -140,10 +141,15 @@ func (v *Verification) validate(at string, f *faults) {
 	if v.HMAC == nil {
 		return
 	}
+	before := len(*f)
 	f.check(v.HMAC.Header != "", at+".hmac.header", "is required")
 	f.headerName(v.HMAC.Header, at+".hmac.header")
 	f.check(slices.Contains([]string{"SHA256", "SHA512"}, v.HMAC.Algorithm), at+".hmac.algorithm", "must be SHA256 or SHA512, is %q", v.HMAC.Algorithm)
 	f.check(slices.Contains([]string{"Hex", "Base64"}, v.HMAC.Encoding), at+".hmac.encoding", "must be Hex or Base64, is %q", v.HMAC.Encoding)
+	if scheme, ok := v.Scheme(); ok && len(*f) == before {
+		_, err := signature.New(scheme)
+		f.check(err == nil, at+".hmac", "cannot be used: %v", err)
+	}
 }
 
 func (d *Destination) validate(at string, f *faults) {
