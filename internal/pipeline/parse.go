@@ -40,7 +40,11 @@ func Parse(data []byte) (*Config, error) {
 	var c Config
 	d := json.NewDecoder(bytes.NewReader(data))
 	d.DisallowUnknownFields()
-	if err := d.Decode(&c); err != nil {
+	err := d.Decode(&c)
+	if errors.Is(err, io.EOF) {
+		return nil, errors.New("is empty: want a JSON document")
+	}
+	if err != nil {
 		return nil, err
 	}
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
