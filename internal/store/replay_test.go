@@ -1,0 +1,444 @@
+package store
+
+import (
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/ackrail/ackrail/internal/event"
+)
+
+var (
+	selectDead = []event.State{event.StateDead}
+	selectDone = []event.State{event.StateDone}
+	selectBoth = []event.State{event.StateDead, event.StateDone}
+)
+
+func newReplay(t testing.TB, x Selector) Replay {
+	t.Helper()
+	return Replay{ID: newID(t), Namespace: "payments", Name: "after-fix", Endpoint: endpoint, Selector: x, Spec: "{}"}
+}
+
+func plan(t testing.TB, s *Store, r Replay) Replay {
+	t.Helper()
+	if err := s.PlanReplay(t.Context(), r); err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// run starts the runs of a replay, batch by batch.
+func run(t testing.TB, s *Store, r Replay, batch int) (queued, skipped int) {
+	t.Helper()
+	for {
+		q, k, err := s.RunReplay(t.Context(), r.ID, batch)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if q+k > batch {
+			t.Fatalf("%d and %d in a batch of %d", q, k, batch)
+		}
+		if q+k == 0 {
+			return queued, skipped
+		}
+		queued, skipped = queued+q, skipped+k
+	}
+}
+
+func status(t testing.TB, s *Store, r Replay) ReplayStatus {
+	t.Helper()
+	got, err := s.ReplayStatus(t.Context(), r.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return got
+}
+
+// progress is a status without its times.
+type progress struct {
+	Matched, Queued, Skipped, Succeeded, Dead, Open, Planned int64
+	Completed                                                bool
+}
+
+func wantStatus(t testing.TB, s *Store, r Replay, expected progress) ReplayStatus {
+	t.Helper()
+	got := status(t, s, r)
+	same(t, "status", expected, progress{
+		got.Matched, got.Queued, got.Skipped, got.Succeeded, got.Dead, got.Open, got.Planned(), got.CompletedAt != nil,
+	})
+	return got
+}
+
+func skips(t testing.TB, s *Store, r Replay) []string {
+	t.Helper()
+	return column[string](t, s, "SELECT skip_reason FROM replay_item WHERE replay_id = $1 AND state = 'skipped' ORDER BY 1", r.ID)
+}
+
+// A dead letter is delivered once more, as the same event, in a run of its
+// own, and the ledger of the first one stays (I8).
+func TestReplayOfTheDead(t *testing.T) {
+	s := newStore(t)
+	id := newDead(t, s, 1)[0]
+	r := plan(t, s, newReplay(t, Selector{States: selectDead}))
+	wantStatus(t, s, r, progress{Matched: 1, Planned: 1})
+	if queued, skipped := run(t, s, r, 10); queued != 1 || skipped != 0 {
+		t.Fatalf("queued %d, skipped %d", queued, skipped)
+	}
+	same(t, "counts", []Counts{{Pending: 1}}, withoutAge(counts(t, s, "a")))
+	wantStatus(t, s, r, progress{Matched: 1, Queued: 1, Open: 1})
+
+	c := claimOne(t, s)
+	same(t, "delivery", event.DeliveryKey{Event: id, Destination: dest("a"), Run: 2}, c.Token.Delivery)
+	same(t, "attempts", []int{1, 1}, []int{c.Token.Attempt, c.Attempts})
+	same(t, "replay", &r.ID, c.Replay)
+	same(t, "body", id.String(), string(c.Event.Body))
+	finish(t, s, event.VerdictDone, c)
+	got := wantStatus(t, s, r, progress{Matched: 1, Queued: 1, Succeeded: 1, Completed: true})
+	if got.CompletedAt.Before(got.PlannedAt) {
+		t.Errorf("completed at %s, planned at %s", got.CompletedAt, got.PlannedAt)
+	}
+
+	shown, err := s.ShowEvent(t.Context(), id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var runs []string
+	for _, d := range shown.Deliveries {
+		runs = append(runs, digits(d.Key.Run)+" "+string(d.State))
+	}
+	same(t, "runs", []string{"1 dead", "2 done"}, runs)
+	same(t, "replayed by", &r.ID, shown.Deliveries[0].ReplayedBy)
+	same(t, "replay", &r.ID, shown.Deliveries[1].Replay)
+	var ledger []string
+	for _, a := range shown.Attempts {
+		ledger = append(ledger, digits(a.Run)+" "+string(a.Result))
+	}
+	same(t, "ledger", []string{"1 dead", "2 done"}, ledger)
+}
+
+func TestReplayTwice(t *testing.T) {
+	s := newStore(t)
+	newDead(t, s, 3)
+	r := plan(t, s, newReplay(t, Selector{States: selectDead}))
+	run(t, s, r, 10)
+	finish(t, s, event.VerdictDead, claim(t, s, want("a"))...) // dead again
+	before := contents(t, s)
+	plan(t, s, r)
+	if queued, skipped := run(t, s, r, 10); queued+skipped != 0 {
+		t.Errorf("the second time: queued %d, skipped %d", queued, skipped)
+	}
+	same(t, "contents", before, contents(t, s))
+	changed := r
+	changed.Spec = `{"limit":1}`
+	if err := s.PlanReplay(t.Context(), changed); !errors.Is(err, ErrReplayChanged) || errors.Is(err, ErrUnavailable) {
+		t.Errorf("another spec: %v, want %v", err, ErrReplayChanged)
+	}
+	same(t, "contents", before, contents(t, s))
+
+	// Another replay takes up what died in the first one: run 3.
+	run(t, s, plan(t, s, newReplay(t, Selector{States: selectDead})), 10)
+	for _, c := range claim(t, s, want("a")) {
+		same(t, "run", 3, c.Token.Delivery.Run)
+	}
+}
+
+func TestReplayOfWhatIsNotThere(t *testing.T) {
+	s := newStore(t)
+	r := newReplay(t, Selector{States: selectDead})
+	for range 2 { // also the second time: nothing was planned
+		err := s.PlanReplay(t.Context(), r)
+		if !errors.Is(err, ErrUnknownEndpoint) || errors.Is(err, ErrUnavailable) {
+			t.Errorf("unknown endpoint: %v, want %v", err, ErrUnknownEndpoint)
+		}
+	}
+	if queued, skipped, err := s.RunReplay(t.Context(), r.ID, 10); queued+skipped != 0 || err != nil {
+		t.Errorf("unknown replay: queued %d, skipped %d, %v", queued, skipped, err)
+	}
+	if _, err := s.ReplayStatus(t.Context(), r.ID); !errors.Is(err, ErrNotFound) || errors.Is(err, ErrUnavailable) {
+		t.Errorf("status of an unknown replay: %v, want %v", err, ErrNotFound)
+	}
+	enqueueNew(t, s, 1, "a")
+	plan(t, s, r)
+	wantStatus(t, s, r, progress{Completed: true}) // there is nothing to wait for
+	if queued, skipped := run(t, s, r, 10); queued+skipped != 0 {
+		t.Errorf("nothing selected: queued %d, skipped %d", queued, skipped)
+	}
+}
+
+// What each criterion selects, of six events: three dead and three done, of
+// two types and two destinations, ten seconds apart.
+func TestSelectors(t *testing.T) {
+	s := newStore(t)
+	var ids []event.ID
+	for i := range 6 {
+		sub := submission(t, digits(i), to([]string{"a", "b"}[i%2]), typed([]string{"push", "ping", "push"}[i%3]))
+		enqueue(t, s, sub)
+		ids = append(ids, sub.Event.ID)
+		execute(t, s, "UPDATE event SET received_at = timestamptz '2020-01-01 00:00:00Z' + $2 * interval '10 seconds' WHERE id = $1", sub.Event.ID, i)
+	}
+	for _, c := range claim(t, s, want("a"), want("b")) {
+		v := event.VerdictDead
+		if slices.Index(ids, c.Token.Delivery.Event) >= 3 {
+			v = event.VerdictDone
+		}
+		finish(t, s, v, c)
+	}
+	other := event.EndpointRef{Namespace: "orders", Name: "github"}
+	enqueue(t, s, submission(t, "other", func(s *Submission) { s.Event.Endpoint = other }))
+	ofOther := want("a")
+	ofOther.Destination.Endpoint = other
+	finish(t, s, event.VerdictDead, claim(t, s, ofOther)...)
+
+	at := func(seconds int) *time.Time {
+		when := time.Date(2020, 1, 1, 0, 0, seconds, 0, time.UTC)
+		return &when
+	}
+	for _, tc := range []struct {
+		name  string
+		x     Selector
+		limit int64
+		want  []int
+	}{
+		{"dead", Selector{States: selectDead}, 0, []int{0, 1, 2}},
+		{"done", Selector{States: selectDone}, 0, []int{3, 4, 5}},
+		{"both", Selector{States: selectBoth}, 0, []int{0, 1, 2, 3, 4, 5}},
+		{"no state", Selector{}, 0, nil},
+		{"destination", Selector{States: selectBoth, Destinations: []string{"b"}}, 0, []int{1, 3, 5}},
+		{"destinations", Selector{States: selectBoth, Destinations: []string{"a", "b", "unknown"}}, 0, []int{0, 1, 2, 3, 4, 5}},
+		{"unknown destination", Selector{States: selectBoth, Destinations: []string{"unknown"}}, 0, nil},
+		{"type", Selector{States: selectBoth, Types: []string{"ping"}}, 0, []int{1, 4}},
+		{"types", Selector{States: selectDead, Types: []string{"ping", "push"}}, 0, []int{0, 1, 2}},
+		{"events", Selector{States: selectBoth, Events: []event.ID{ids[5], ids[0], newID(t)}}, 0, []int{0, 5}},
+		{"event that is not in the state", Selector{States: selectDead, Events: []event.ID{ids[5]}}, 0, nil},
+		{"after, which is inclusive", Selector{States: selectBoth, ReceivedAfter: at(40)}, 0, []int{4, 5}},
+		{"before, which is exclusive", Selector{States: selectBoth, ReceivedBefore: at(20)}, 0, []int{0, 1}},
+		{"window", Selector{States: selectBoth, ReceivedAfter: at(10), ReceivedBefore: at(31)}, 0, []int{1, 2, 3}},
+		{"limit, the oldest first", Selector{States: selectBoth}, 4, []int{0, 1, 2, 3}},
+		{"everything at once", Selector{
+			States: selectBoth, Destinations: []string{"a"}, Types: []string{"push"}, Events: ids[1:], ReceivedAfter: at(20), ReceivedBefore: at(60),
+		}, 1, []int{2}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			r := newReplay(t, tc.x)
+			r.Limit = tc.limit
+			plan(t, s, r)
+			got := column[uuid.UUID](t, s, "SELECT event_id FROM replay_item WHERE replay_id = $1 ORDER BY 1", r.ID)
+			expected := []uuid.UUID{}
+			for _, i := range tc.want {
+				expected = append(expected, ids[i])
+			}
+			same(t, "selected", expected, got)
+			n := int64(len(tc.want))
+			wantStatus(t, s, r, progress{Matched: n, Planned: n, Completed: n == 0})
+		})
+	}
+}
+
+// Of an event that was delivered several times, its latest run is replayed.
+func TestReplayTakesTheLatestRun(t *testing.T) {
+	s := newStore(t)
+	id := newDead(t, s, 1)[0]
+	for _, step := range []struct {
+		states  []event.State
+		run     int
+		verdict event.Verdict
+	}{
+		{selectDead, 2, event.VerdictDone},
+		{selectDone, 3, event.VerdictDone},
+		{selectBoth, 4, event.VerdictDead},
+		{selectBoth, 5, event.VerdictDone},
+	} {
+		r := plan(t, s, newReplay(t, Selector{States: step.states, Events: []event.ID{id}}))
+		wantStatus(t, s, r, progress{Matched: 1, Planned: 1})
+		run(t, s, r, 10)
+		c := claimOne(t, s)
+		same(t, "run", step.run, c.Token.Delivery.Run)
+		finish(t, s, step.verdict, c)
+	}
+	none := plan(t, s, newReplay(t, Selector{States: selectDead}))
+	wantStatus(t, s, none, progress{Completed: true})
+	same(t, "attempts of each run", []int32{1, 1, 1, 1, 1}, column[int32](t, s, "SELECT count(*)::int FROM attempt GROUP BY run ORDER BY run"))
+}
+
+// What dies after the plan is no part of it.
+func TestPlanIsFrozen(t *testing.T) {
+	s := newStore(t)
+	newDead(t, s, 2)
+	r := plan(t, s, newReplay(t, Selector{States: selectDead}))
+	newDead(t, s, 2)
+	plan(t, s, r)
+	wantStatus(t, s, r, progress{Matched: 2, Planned: 2})
+}
+
+func TestPlanAtOnce(t *testing.T) {
+	const planners = 6
+	url := migrated(t)
+	s := openStore(t, url)
+	newDead(t, s, 20)
+	r := newReplay(t, Selector{States: selectDead})
+	errs := make([]error, planners)
+	stores := make([]*Store, planners)
+	for i := range stores {
+		stores[i] = openStore(t, url)
+	}
+	parallel(planners, func(i int) {
+		mine := r
+		if i == 0 {
+			mine.Spec = "another"
+		}
+		errs[i] = stores[i].PlanReplay(t.Context(), mine)
+	})
+	var changed int
+	for _, err := range errs {
+		if errors.Is(err, ErrReplayChanged) {
+			changed++
+		} else if err != nil {
+			t.Error(err)
+		}
+	}
+	if changed != 1 && changed != planners-1 {
+		t.Errorf("%d of %d planners were told that the spec differs", changed, planners)
+	}
+	wantStatus(t, s, r, progress{Matched: 20, Planned: 20})
+}
+
+// A replay that stopped between two batches goes on from anywhere.
+func TestReplayGoesOn(t *testing.T) {
+	url := migrated(t)
+	s := openStore(t, url)
+	ids := newDead(t, s, 25)
+	r := plan(t, s, newReplay(t, Selector{States: selectDead}))
+	if queued, _, err := s.RunReplay(t.Context(), r.ID, 10); queued != 10 || err != nil {
+		t.Fatalf("queued %d, %v", queued, err)
+	}
+	wantStatus(t, s, r, progress{Matched: 25, Queued: 10, Open: 10, Planned: 15})
+	finish(t, s, event.VerdictDone, claim(t, s, want("a"))...)
+	wantStatus(t, s, r, progress{Matched: 25, Queued: 10, Succeeded: 10, Planned: 15}) // not completed
+	s.Close()
+
+	s = openStore(t, url)
+	plan(t, s, r)
+	if queued, skipped := run(t, s, r, 10); queued != 15 || skipped != 0 {
+		t.Errorf("queued %d, skipped %d", queued, skipped)
+	}
+	claims := claim(t, s, want("a"))
+	same(t, "claimed", ids[10:], events(claims))
+	finish(t, s, event.VerdictDone, claims...)
+	wantStatus(t, s, r, progress{Matched: 25, Queued: 25, Succeeded: 25, Completed: true})
+}
+
+// However many run a replay at once, and however many replays select the same
+// delivery, one new run is started.
+func TestReplaysAtOnce(t *testing.T) {
+	const runners, dead = 6, 60
+	url := migrated(t)
+	s := openStore(t, url)
+	newDead(t, s, dead)
+	replays := []Replay{plan(t, s, newReplay(t, Selector{States: selectDead})), plan(t, s, newReplay(t, Selector{States: selectDead}))}
+	stores := make([]*Store, runners)
+	for i := range stores {
+		stores[i] = openStore(t, url)
+	}
+	queued, skipped, errs := make([]int, runners), make([]int, runners), make([]error, runners)
+	parallel(runners, func(i int) {
+		for {
+			q, k, err := stores[i].RunReplay(t.Context(), replays[i%2].ID, 7)
+			queued[i], skipped[i] = queued[i]+q, skipped[i]+k
+			if errs[i] = err; err != nil || q+k == 0 {
+				return
+			}
+		}
+	})
+	if err := errors.Join(errs...); err != nil {
+		t.Fatal(err)
+	}
+	total := [2]int{}
+	for i := range runners {
+		total[0] += queued[i]
+		total[1] += skipped[i]
+	}
+	same(t, "queued and skipped", [2]int{dead, dead}, total)
+	same(t, "runs", dead, value[int](t, s, "SELECT count(*)::int FROM delivery WHERE run = 2"))
+	first, second := status(t, s, replays[0]), status(t, s, replays[1])
+	same(t, "both together", []int64{dead, dead, dead}, []int64{first.Queued + second.Queued, first.Queued + first.Skipped, second.Queued + second.Skipped})
+}
+
+func TestReplaySkips(t *testing.T) {
+	for _, tc := range []struct {
+		name   string
+		states []event.State
+		// meanwhile happens between the plan and the run.
+		meanwhile func(*testing.T, *Store)
+		want      string
+	}{
+		{"another replay's run is open", selectDead, func(t *testing.T, s *Store) {
+			run(t, s, plan(t, s, newReplay(t, Selector{States: selectDead})), 10)
+		}, "AlreadyPending"},
+		{"another replay's run has ended", selectDead, func(t *testing.T, s *Store) {
+			run(t, s, plan(t, s, newReplay(t, Selector{States: selectDead})), 10)
+			finish(t, s, event.VerdictDone, claimOne(t, s))
+		}, "TakenByAnotherReplay"},
+		{"another replay's run is dead", selectDead, func(t *testing.T, s *Store) {
+			run(t, s, plan(t, s, newReplay(t, Selector{States: selectDead})), 10)
+			finish(t, s, event.VerdictDead, claimOne(t, s))
+		}, "TakenByAnotherReplay"},
+		{"a done one was replayed", selectDone, func(t *testing.T, s *Store) {
+			run(t, s, plan(t, s, newReplay(t, Selector{States: selectDone})), 10)
+			finish(t, s, event.VerdictDone, claimOne(t, s))
+		}, "TakenByAnotherReplay"},
+		{"the dead letter expired", selectDead, func(t *testing.T, s *Store) {
+			execute(t, s, "UPDATE dead_letter SET expires_at = now()")
+			maintain(t, s)
+		}, "Purged"},
+		{"the payload is gone", selectDead, func(t *testing.T, s *Store) { execute(t, s, "DELETE FROM event") }, "PayloadPurged"},
+		{"the payload of a done one is gone", selectDone, func(t *testing.T, s *Store) { execute(t, s, "DELETE FROM event") }, "PayloadPurged"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			s := newStore(t)
+			enqueueNew(t, s, 1, "a")
+			v := event.VerdictDead
+			if tc.states[0] == event.StateDone {
+				v = event.VerdictDone
+			}
+			finish(t, s, v, claimOne(t, s))
+			r := plan(t, s, newReplay(t, Selector{States: tc.states}))
+			tc.meanwhile(t, s)
+			before := value[int](t, s, "SELECT count(*)::int FROM delivery")
+			if queued, skipped := run(t, s, r, 10); queued != 0 || skipped != 1 {
+				t.Errorf("queued %d, skipped %d", queued, skipped)
+			}
+			same(t, "reasons", []string{tc.want}, skips(t, s, r))
+			same(t, "deliveries", before, value[int](t, s, "SELECT count(*)::int FROM delivery"))
+			wantStatus(t, s, r, progress{Matched: 1, Skipped: 1, Completed: true})
+		})
+	}
+}
+
+// The result of a replay stays when what it counted is purged.
+func TestReplayStatusThroughItsLife(t *testing.T) {
+	s := newStore(t)
+	ids := newDead(t, s, 6)
+	r := plan(t, s, newReplay(t, Selector{States: selectDead}))
+	execute(t, s, "DELETE FROM event WHERE id = $1", ids[5])
+	run(t, s, r, 4)
+	wantStatus(t, s, r, progress{Matched: 6, Queued: 5, Skipped: 1, Open: 5})
+	claims := claim(t, s, want("a"))
+	finish(t, s, event.VerdictDone, claims[:2]...)
+	finish(t, s, event.VerdictDead, claims[2])
+	finish(t, s, event.VerdictFailed, claims[3])
+	finish(t, s, event.VerdictReleased, claims[4])
+	wantStatus(t, s, r, progress{Matched: 6, Queued: 5, Skipped: 1, Succeeded: 2, Dead: 1, Open: 2})
+	lapse(t, s)
+	finish(t, s, event.VerdictDone, claim(t, s, want("a"))...)
+	final := progress{Matched: 6, Queued: 5, Skipped: 1, Succeeded: 4, Dead: 1, Completed: true}
+	completed := wantStatus(t, s, r, final)
+
+	execute(t, s, "DELETE FROM settled")
+	execute(t, s, "UPDATE dead_letter SET expires_at = now()")
+	maintain(t, s)
+	again := wantStatus(t, s, r, final)
+	same(t, "status", completed, again)
+}

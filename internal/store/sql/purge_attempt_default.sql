@@ -1,0 +1,1 @@
+DELETE FROM attempt_default WHERE expires_at <= now()

@@ -1,0 +1,1 @@
+DELETE FROM event_default WHERE expires_at <= now()

@@ -1,0 +1,1 @@
+DELETE FROM settled_default WHERE expires_at <= now()

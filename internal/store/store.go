@@ -1,0 +1,185 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/ackrail/ackrail/internal/event"
+)
+
+// Store is a PostgreSQL database that holds a pipeline. It is safe for
+// concurrent use.
+type Store struct {
+	pool *pgxpool.Pool
+	url  string
+	// direct: a connection reached the server; pooled: one reached a pooler.
+	direct, pooled atomic.Bool
+}
+
+// Options are what a process may choose about its connections.
+type Options struct {
+	// MaxConns bounds the connections, 8 if zero.
+	MaxConns int
+	// Name is shown as the connections' application name.
+	Name string
+}
+
+// connectTimeout bounds one attempt to connect where the URL sets no
+// connect_timeout of its own.
+const connectTimeout = 2 * time.Second
+
+// Open prepares the use of the database at a URL (or libpq key/value string).
+// It does not connect: a process may start, and refuse work politely, while
+// the database is away. The error of a malformed URL never repeats it.
+func Open(url string, o Options) (*Store, error) {
+	config, err := pgxpool.ParseConfig(url)
+	if err != nil {
+		return nil, errURL
+	}
+	config.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeCacheDescribe
+	if config.ConnConfig.ConnectTimeout == 0 {
+		config.ConnConfig.ConnectTimeout = connectTimeout
+	}
+	if o.Name != "" {
+		config.ConnConfig.RuntimeParams["application_name"] = o.Name
+	}
+	config.MaxConns = 8
+	if o.MaxConns > 0 {
+		config.MaxConns = int32(min(o.MaxConns, 1000)) //nolint:gosec // bounded on the line
+	}
+	s := &Store{url: url}
+	config.AfterConnect = s.detectPooler
+	if s.pool, err = pgxpool.NewWithConfig(context.Background(), config); err != nil {
+		return nil, fmt.Errorf("preparing the database pool: %w", err)
+	}
+	return s, nil
+}
+
+// detectPooler notices a pooler on the way: it hands out keys for cancelling
+// of its own, so the process id in them is not that of the server's process.
+func (s *Store) detectPooler(ctx context.Context, conn *pgx.Conn) error {
+	var pid uint32
+	if err := conn.QueryRow(ctx, "SELECT pg_backend_pid()", pgx.QueryExecModeExec).Scan(&pid); err != nil {
+		return err
+	}
+	if pid == conn.PgConn().PID() {
+		s.direct.Store(true)
+	} else {
+		s.pooled.Store(true)
+	}
+	return nil
+}
+
+// mayName is how statements are executed that may have a name, which spares
+// parsing and planning: half of what a small batch costs.
+//
+// A name is session state, which a pooler in transaction mode loses: behind
+// one, and as long as nobody knows whether there is one, the statement is
+// described once and executed unnamed. And a named statement keeps the plan
+// that was good when the tables were empty. So none may have a name that
+// looks something up in a table that grows with the traffic.
+func (s *Store) mayName() pgx.QueryExecMode {
+	if s.direct.Load() && !s.pooled.Load() {
+		return pgx.QueryExecModeCacheStatement
+	}
+	return pgx.QueryExecModeCacheDescribe
+}
+
+// together runs statements in one transaction that is sent as a whole: between
+// its first statement and its commit the server waits for nothing, so a
+// process that stops in the middle leaves no lock behind.
+func (s *Store) together(ctx context.Context, b *pgx.Batch) error {
+	return s.pool.SendBatch(ctx, b).Close()
+}
+
+// errURL hides the text of pgx's own error, which repeats the URL.
+var errURL = errors.New("the database URL is malformed: want postgres://USER:PASSWORD@HOST:PORT/DATABASE")
+
+// Close releases the connections. It waits for those in use.
+func (s *Store) Close() { s.pool.Close() }
+
+// ErrUnavailable is wrapped by every error that says that the database cannot
+// do its work now: away, read-only, full, not migrated, too slow. Whether a
+// statement that failed so took effect is unknown.
+var ErrUnavailable = errors.New("database unavailable")
+
+// classify wraps a database error with what is being done and, unless the
+// data itself is at fault, with ErrUnavailable.
+func classify(doing string, err error) error {
+	if err == nil {
+		return nil
+	}
+	if isDataError(err) {
+		return fmt.Errorf("%s: %w", doing, err)
+	}
+	return fmt.Errorf("%s: %w: %w", doing, ErrUnavailable, err)
+}
+
+// isDataError reports whether the values of a statement are at fault rather
+// than the database: SQLSTATE classes 22 (data exception), 23 (integrity
+// constraint violation) and 54 (program limit exceeded).
+func isDataError(err error) bool {
+	var pg *pgconn.PgError
+	if !errors.As(err, &pg) || len(pg.Code) != 5 {
+		return false
+	}
+	class := pg.Code[:2]
+	return class == "22" || class == "23" || class == "54"
+}
+
+// isContention reports whether the server gave a transaction up to resolve a
+// conflict (deadlock, serialization failure): nothing took effect and the
+// same statement may be run again at once.
+func isContention(err error) bool {
+	var pg *pgconn.PgError
+	return errors.As(err, &pg) && (pg.Code == "40P01" || pg.Code == "40001")
+}
+
+// Ping reports whether the database answers and has a schema that this
+// binary can work with.
+func (s *Store) Ping(ctx context.Context) error {
+	var version int64
+	err := s.pool.QueryRow(ctx, "SELECT coalesce(max(version_id), 0) FROM "+versionTable+" WHERE is_applied").Scan(&version)
+	var pg *pgconn.PgError
+	if errors.As(err, &pg) && pg.Code == "42P01" {
+		return fmt.Errorf("%w: the schema is missing: run \"ackrail migrate\"", ErrUnavailable)
+	}
+	if err != nil {
+		return classify("checking the schema", err)
+	}
+	if version < SchemaVersion {
+		return fmt.Errorf("%w: the schema has version %d, this binary needs %d: run \"ackrail migrate\"", ErrUnavailable, version, SchemaVersion)
+	}
+	return nil
+}
+
+// columns splits destinations into what the statements take.
+func columns(destinations []event.DestinationRef) (namespaces, endpoints, names []string) {
+	for _, d := range destinations {
+		namespaces = append(namespaces, d.Endpoint.Namespace)
+		endpoints = append(endpoints, d.Endpoint.Name)
+		names = append(names, d.Name)
+	}
+	return namespaces, endpoints, names
+}
+
+// Register makes destinations and their endpoints known to the database.
+// Enqueuing does so by itself; a process that starts may do it ahead, so that
+// people find the names before the first event.
+func (s *Store) Register(ctx context.Context, destinations []event.DestinationRef) error {
+	namespaces, endpoints, names := columns(destinations)
+	_, err := s.pool.Exec(ctx, sqlRegisterEndpoints, namespaces, endpoints)
+	if err == nil {
+		// A statement of its own, which sees endpoints that others were
+		// making at the same time.
+		_, err = s.pool.Exec(ctx, sqlRegisterNames, namespaces, endpoints, names)
+	}
+	return classify("registering names", err)
+}
