@@ -90,7 +90,9 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	if s.http.Shutdown(bound) != nil {
 		_ = s.http.Close() // whoever scrapes so slowly does without
 	}
-	<-ended
+	if err := <-ended; !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("serving operations: %w", err)
+	}
 	return nil
 }
 

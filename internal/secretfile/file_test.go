@@ -157,7 +157,7 @@ func TestOnlyRegularFilesBelowTheRoot(t *testing.T) {
 			}
 			path := cmp.Or(tc.path, "secret")
 			f, _, _ := open(t, root, path)
-			wantError(t, f, filepath.Join(root, path))
+			_ = wantError(t, f, filepath.Join(root, path))
 		})
 	}
 }
@@ -280,11 +280,11 @@ func TestGoneAndBack(t *testing.T) {
 			t.Fatal(err)
 		}
 		clock.advance(secretfile.DefaultInterval)
-		if wantError(t, f, path); t.Failed() {
+		if _ = wantError(t, f, path); t.Failed() {
 			t.Fatalf("after %s", name)
 		}
 		write(t, path, "first")
-		wantError(t, f, path) // errors, too, are kept for an interval
+		_ = wantError(t, f, path) // errors, too, are kept for an interval
 		clock.advance(secretfile.DefaultInterval)
 		wantValue(t, f, "first")
 	}
@@ -293,7 +293,7 @@ func TestGoneAndBack(t *testing.T) {
 	write(t, path, "bad")
 	for range 3 {
 		clock.advance(secretfile.DefaultInterval)
-		wantError(t, f, path)
+		_ = wantError(t, f, path)
 	}
 	if n := decoder.decoded.Load() - before; n != 1 {
 		t.Errorf("undecodable content was decoded %d times, want once", n)
