@@ -1,0 +1,365 @@
+package cli
+
+import (
+	"bytes"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/ackrail/ackrail/internal/event"
+	"github.com/ackrail/ackrail/internal/pipeline"
+	"github.com/ackrail/ackrail/internal/testenv"
+)
+
+// leaseAndMore is by when another worker must have taken over: the lease, a
+// poll, and what a loaded machine may add.
+const leaseAndMore = 30 * time.Second
+
+func TestManyCopiesOfOneEventOverTwoIngresses(t *testing.T) {
+	t.Parallel()
+	sink := testenv.NewSink(t)
+	r := newRig(t, testenv.Schema(t), githubSecrets(), githubEndpoint("github", sink.URL()))
+	ingresses := []*pod{r.ingress(0, r.url), r.ingress(0, r.url)}
+	r.worker(r.url)
+
+	const copies = 200
+	s := newSender(t, copies)
+	answers := make([]answer, copies)
+	body := []byte(`{"zen":"Half measures are as bad as nothing at all."}`)
+	var senders sync.WaitGroup
+	for i := range copies {
+		senders.Go(func() {
+			a, err := s.send(ingresses[i%2].url+"/hooks/test/github", "one-and-the-same", body)
+			if err != nil {
+				t.Error(err)
+			}
+			answers[i] = a
+		})
+	}
+	senders.Wait()
+
+	statuses := map[int]int{}
+	ids := map[string]bool{}
+	for _, a := range answers {
+		statuses[a.status]++
+		ids[a.eventID] = true
+	}
+	if statuses[http.StatusAccepted] != 1 || statuses[http.StatusOK] != copies-1 || len(ids) != 1 {
+		t.Errorf("answers %v with %d event ids, want one 202, %d times 200, one id", statuses, len(ids), copies-1)
+	}
+	l := r.look()
+	testenv.Eventually(t, leaseAndMore, l.drained)
+	if n := l.number("SELECT count(*) FROM event"); n != 1 {
+		t.Errorf("%d events, want 1", n)
+	}
+	if n := l.number("SELECT count(*) FROM settled"); n != 1 {
+		t.Errorf("%d deliveries, want 1", n)
+	}
+	if got := sink.Processed(); len(got) != 1 || len(sink.Requests()) != 1 {
+		t.Errorf("the sink has %d requests and effects %v, want one", len(sink.Requests()), got)
+	}
+}
+
+// takeover is a worker that dies with a delivery in its hands, and what the
+// next one makes of it.
+type takeover struct {
+	*rig
+	sink  *testenv.Sink
+	proxy *testenv.Proxy // between the first worker and the database
+	first *pod
+	id    string
+	body  []byte
+	look  *look
+}
+
+// newTakeover has one event accepted; prepare may set faults before the first
+// worker starts.
+func newTakeover(t *testing.T, prepare func(*takeover)) *takeover {
+	t.Helper()
+	x := &takeover{sink: testenv.NewSink(t)}
+	x.rig = newRig(t, testenv.Schema(t), githubSecrets(), githubEndpoint("github", x.sink.URL()))
+	x.look = x.rig.look()
+	x.proxy = testenv.NewProxy(t, x.url)
+	in := x.ingress(0, x.url)
+	x.body = []byte(`{"marker":"` + uuid.NewString() + `"}`)
+	x.id = newSender(t, 1).accepted(t, in.url+"/hooks/test/github", uuid.NewString(), x.body)
+	in.stop()
+	prepare(x)
+	x.first = x.worker(x.proxy.URL())
+	return x
+}
+
+// recovered starts a second worker, and checks that it finishes what the
+// first one left, that its attempt began no later than a lease and a poll
+// after the first one's, and that there was one effect.
+func (x *takeover) recovered(wantResults ...string) {
+	t := x.t
+	t.Helper()
+	testenv.Eventually(t, leaseAndMore, x.look.drained)
+	record := x.look.event(x.id)
+	if got := results(record); !slices.Equal(got, wantResults) {
+		t.Errorf("attempts ended %v, want %v", got, wantResults)
+	}
+	if got := states(record); !slices.Equal(got, []event.State{event.StateDone}) {
+		t.Errorf("deliveries %v, want one that is done", got)
+	}
+	a := record.Attempts
+	t.Logf("the second attempt began %s after the first one, the lease is 6s", a[1].StartedAt.Sub(a[0].StartedAt).Round(time.Millisecond))
+	if a[0].Worker == a[1].Worker {
+		t.Errorf("both attempts are of worker %s", a[0].Worker)
+	}
+	if got := x.sink.Processed(); len(got) != 1 || got[x.id] == 0 {
+		t.Errorf("effects %v, want one of %s", got, x.id)
+	}
+	for _, request := range x.sink.Requests() {
+		if request.ID() != x.id || !bytes.Equal(request.Body, x.body) {
+			t.Errorf("the sink got id %s, body %s", request.ID(), request.Body)
+		}
+	}
+}
+
+func TestWorkerKilledBetweenClaimAndSend(t *testing.T) {
+	t.Parallel()
+	held := make(chan struct{})
+	x := newTakeover(t, func(x *takeover) {
+		// The claim is committed, but the worker never learns of it.
+		var once sync.Once
+		x.proxy.Hook(func(c testenv.Chunk) testenv.Action {
+			if c.Direction == testenv.ToClient && bytes.Contains(c.Data, x.body) {
+				once.Do(func() { close(held) })
+				return testenv.Hold
+			}
+			return testenv.Forward
+		})
+	})
+	<-held
+	x.first.kill()
+	if n := x.look.number("SELECT count(*) FROM delivery WHERE state = 'claimed' AND attempt = 1"); n != 1 {
+		t.Fatalf("%d deliveries are claimed, want 1", n)
+	}
+	if n := len(x.sink.Requests()); n != 0 {
+		t.Fatalf("%d requests were sent, want none", n)
+	}
+	x.worker(x.url)
+	x.recovered("unknown", "done")
+	if n := len(x.sink.Requests()); n != 1 {
+		t.Errorf("%d requests were sent, want 1", n)
+	}
+}
+
+func TestWorkerKilledBetweenAnswerAndOutcome(t *testing.T) {
+	t.Parallel()
+	answered := make(chan struct{})
+	x := newTakeover(t, func(x *takeover) {
+		var once sync.Once
+		x.sink.Handle(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			// From here on the worker cannot tell the database anything.
+			once.Do(func() { x.proxy.Freeze(testenv.ToServer) })
+			w.WriteHeader(http.StatusNoContent)
+		}))
+	})
+	go func() {
+		defer close(answered)
+		for len(x.sink.Processed()) == 0 && x.first.running() {
+			<-time.After(10 * time.Millisecond)
+		}
+	}()
+	<-answered
+	x.first.kill()
+	if n := x.look.number("SELECT count(*) FROM delivery WHERE state = 'claimed' AND attempt = 1"); n != 1 {
+		t.Fatalf("%d deliveries are claimed, want 1", n)
+	}
+	x.worker(x.url)
+	x.recovered("unknown", "done")
+	if got := x.sink.Processed()[x.id]; got != 2 {
+		t.Errorf("the sink answered %d times with success, want 2: the event comes again with its id", got)
+	}
+}
+
+func TestWorkerPausedPastItsLease(t *testing.T) {
+	t.Parallel()
+	var release func()
+	arrived := make(chan struct{})
+	x := newTakeover(t, func(x *takeover) {
+		var blocked http.Handler
+		blocked, release = testenv.Block(testenv.Status(http.StatusNoContent))
+		var once sync.Once
+		x.sink.Handle(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			first := false
+			once.Do(func() { first = true })
+			if !first {
+				w.WriteHeader(http.StatusNoContent)
+				return
+			}
+			close(arrived)
+			blocked.ServeHTTP(w, r)
+		}))
+	})
+	<-arrived
+	x.first.signal(syscall.SIGSTOP)
+	x.worker(x.url)
+	x.recovered("unknown", "done")
+	release()
+	x.first.signal(syscall.SIGCONT)
+	// Whichever comes first of its outcome and its heartbeat is refused.
+	testenv.Eventually(t, leaseAndMore, func() error {
+		for _, write := range []string{"done", "failed", "renewed"} {
+			n, err := x.first.metric(fmt.Sprintf("ackrail_fenced_total{write=%q}", write))
+			if err != nil {
+				return err
+			}
+			if n > 0 {
+				return nil
+			}
+		}
+		return errNotYet
+	})
+	x.recovered("unknown", "done")
+}
+
+func TestAlwaysFailingDestination(t *testing.T) {
+	t.Parallel()
+	good, bad := testenv.NewSink(t), testenv.NewSink(t)
+	bad.Handle(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		http.Error(w, "the disk is full", http.StatusInternalServerError)
+	}))
+	r := newRig(t, testenv.Schema(t), githubSecrets(),
+		githubEndpoint("github", bad.URL(), func(e *pipeline.Endpoint) {
+			e.Destinations = append(e.Destinations, destination("audit", good.URL()))
+		}),
+		githubEndpoint("other", good.URL()))
+	in := r.ingress(0, r.url)
+	r.worker(r.url)
+	s := newSender(t, 1)
+	id := s.accepted(t, in.url+"/hooks/test/github", uuid.NewString(), []byte(`{"n":1}`))
+	l := r.look()
+	testenv.Eventually(t, leaseAndMore, l.drained)
+
+	cmd := command(t, "events", "show", id, "--database-url", r.url)
+	shown := runCmd(t, cmd, "")
+	for _, want := range []string{"AttemptsExhausted", "500", "HTTPStatus", "the disk is full"} {
+		if want != "the disk is full" && !bytes.Contains([]byte(shown.stdout), []byte(want)) {
+			t.Errorf("events show does not say %q:\n%s", want, shown.stdout)
+		}
+	}
+	record := l.event(id)
+	if got, want := results(record), []string{"done", "failed", "failed", "dead"}; !slices.Equal(got, want) {
+		t.Errorf("attempts ended %v, want %v", got, want)
+	}
+	for _, a := range record.Attempts[1:] {
+		if a.Status != http.StatusInternalServerError || a.ErrorClass != event.ErrorHTTPStatus || a.Excerpt != "the disk is full\n" {
+			t.Errorf("attempt %d: status %d, class %s, excerpt %q", a.Attempt, a.Status, a.ErrorClass, a.Excerpt)
+		}
+	}
+	// Later events go on to everybody else, and the dead one stays dead.
+	for n := range 3 {
+		s.accepted(t, in.url+"/hooks/test/other", uuid.NewString(), fmt.Appendf(nil, `{"n":%d}`, n))
+	}
+	testenv.Eventually(t, leaseAndMore, l.drained)
+	if n := len(bad.Requests()); n != 3 {
+		t.Errorf("the failing destination had %d requests, want 3", n)
+	}
+	if n := len(good.Processed()); n != 4 {
+		t.Errorf("the others had %d events, want 4", n)
+	}
+}
+
+func TestReplayKilledHalfWay(t *testing.T) {
+	t.Parallel()
+	sink := testenv.NewSink(t)
+	sink.Handle(testenv.Status(http.StatusGone))
+	r := newRig(t, testenv.Schema(t), githubSecrets(), githubEndpoint("github", sink.URL()))
+	in := r.ingress(0, r.url)
+	r.worker(r.url)
+	const events = 1000
+	s := newSender(t, 32)
+	var senders sync.WaitGroup
+	for n := range 32 {
+		senders.Go(func() {
+			for i := n; i < events; i += 32 {
+				if _, err := s.send(in.url+"/hooks/test/github", fmt.Sprint(i), fmt.Appendf(nil, `{"n":%d}`, i)); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	senders.Wait()
+	l := r.look()
+	testenv.Eventually(t, leaseAndMore, l.drained)
+	if n := l.number("SELECT count(*) FROM dead_letter WHERE reason = 'PermanentStatus' AND last_status = 410"); n != events {
+		t.Fatalf("%d dead letters, want %d", n, events)
+	}
+	sink.Handle(testenv.Status(http.StatusNoContent)) // the fix
+
+	manifest := filepath.Join(t.TempDir(), "replay.yaml")
+	if err := os.WriteFile(manifest, []byte(`
+apiVersion: ackrail.io/v1alpha1
+kind: EventReplay
+metadata: {name: after-fix, namespace: test}
+spec:
+  endpointRef: {name: github}
+  selector: {match: All}
+`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	// The database has queued some of it when the process dies without
+	// knowing.
+	proxy := testenv.NewProxy(t, r.url)
+	held := make(chan struct{})
+	batches := 0
+	proxy.Hook(func(c testenv.Chunk) testenv.Action {
+		if c.Direction == testenv.ToServer && bytes.Contains(c.Data, []byte("picked AS MATERIALIZED")) {
+			batches++
+		}
+		if c.Direction == testenv.ToClient && batches == 4 {
+			batches++
+			close(held)
+			return testenv.Hold
+		}
+		return testenv.Forward
+	})
+	killed := start(t, "replay", "-f", manifest, "--database-url", proxy.URL())
+	<-held
+	killed.kill()
+	testenv.Eventually(t, leaseAndMore, func() error {
+		n, err := l.tryNumber("SELECT count(*) FROM replay_item WHERE state = 'queued'")
+		if err == nil && n == 0 {
+			err = errNotYet
+		}
+		return err
+	})
+	if n := l.number("SELECT count(*) FROM replay_item WHERE state = 'planned'"); n == 0 {
+		t.Fatal("nothing is left to do: the process was not killed half-way")
+	}
+	for range 2 { // the rest, and then nothing
+		done := runCommand(t, "", "replay", "-f", manifest, "--wait", "--database-url", r.url)
+		if done.code != 0 || !bytes.Contains([]byte(done.stdout), []byte("succeeded: 1000")) {
+			t.Fatalf("replay exited with %d:\n%s%s", done.code, done.stdout, done.stderr)
+		}
+	}
+	runs := map[string]int{}
+	for _, request := range sink.Requests() {
+		if request.Header.Get("Ackrail-Run") == "2" {
+			runs[request.ID()]++
+		}
+	}
+	for id, n := range runs {
+		if n != 1 {
+			t.Errorf("event %s was replayed %d times", id, n)
+		}
+	}
+	if len(runs) != events {
+		t.Errorf("%d events were replayed, want %d", len(runs), events)
+	}
+	if n := l.number("SELECT count(*) FROM settled WHERE run = 2"); n != events {
+		t.Errorf("%d second runs are done, want %d", n, events)
+	}
+}
