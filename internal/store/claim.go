@@ -35,9 +35,12 @@ type Claim struct {
 	// Attempts is how many attempts count so far, this one included unless
 	// it is exhausted.
 	Attempts int
-	// Exhausted: earlier attempts used the limit up and the last one's
-	// outcome is unknown. The delivery must not be sent.
+	// Exhausted: earlier attempts used the limit up. The delivery must not
+	// be sent.
 	Exhausted bool
+	// OutcomeKnown: the outcome of the last attempt of an exhausted delivery
+	// is on record after all, so the limit must have been lowered since.
+	OutcomeKnown bool
 	// Event carries what delivering needs: id, endpoint, type, content
 	// type, trace context, time and body.
 	Event event.Event
@@ -100,7 +103,7 @@ func scanClaim(row pgx.Row, destinations []event.DestinationRef) (*Claim, error)
 	var received *time.Time
 	var age float64
 	k := &c.Token.Delivery
-	if err := row.Scan(&n, (*[16]byte)(&k.Event), &c.destination, &k.Run, &c.Token.Attempt, &c.Attempts, &c.Exhausted, &c.Replay,
+	if err := row.Scan(&n, (*[16]byte)(&k.Event), &c.destination, &k.Run, &c.Token.Attempt, &c.Attempts, &c.Exhausted, &c.OutcomeKnown, &c.Replay,
 		&received, &c.Event.Type, &c.Event.ContentType, &c.Event.TraceParent, &c.Event.Body, &age, &c.Seen); err != nil {
 		return nil, err
 	}

@@ -232,7 +232,7 @@ func TestAttemptsAreExhausted(t *testing.T) {
 	}
 	for range 2 { // whoever finds it exhausted may vanish as well
 		c := claimOne(t, s)
-		if !c.Exhausted || c.Attempts != 3 || c.Token.Attempt <= last.Token.Attempt {
+		if !c.Exhausted || c.OutcomeKnown || c.Attempts != 3 || c.Token.Attempt <= last.Token.Attempt {
 			t.Fatalf("exhausted %v, attempts %d, token %d after %d", c.Exhausted, c.Attempts, c.Token.Attempt, last.Token.Attempt)
 		}
 		same(t, "intents", []int32{1, 2, 3}, column[int32](t, s, "SELECT attempt FROM attempt ORDER BY 1"))
@@ -270,9 +270,12 @@ func TestLimitLoweredMeanwhile(t *testing.T) {
 		lapse(t, s)
 	}
 	claims := claim(t, s, want("a", func(w *Want) { w.MaxAttempts = 1 }))
-	if len(claims) != 1 || !claims[0].Exhausted || claims[0].Attempts != 2 {
+	if len(claims) != 1 || !claims[0].Exhausted || !claims[0].OutcomeKnown || claims[0].Attempts != 2 {
 		t.Fatalf("got %+v", claims)
 	}
+	// The ledger tells of attempts, and this claim was none.
+	finish(t, s, event.VerdictDead, claims[0])
+	same(t, "outcomes", 2, value[int](t, s, "SELECT count(*)::int FROM outcome"))
 }
 
 // An attempt that was handed back unsent does not count, but fences all the

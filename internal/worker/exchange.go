@@ -32,6 +32,10 @@ func (w *Worker) start(working, sending context.Context, c *store.Claim, claimed
 // that ended.
 func (w *Worker) exchange(ctx context.Context, h *held) store.Outcome {
 	switch {
+	case h.claim.Exhausted && h.claim.OutcomeKnown:
+		return dead(h, event.ReasonAttemptsExhausted, deliver.Outcome{
+			Error: "no attempt is left: maxAttempts is lower than it was at the last one",
+		})
 	case h.claim.Exhausted:
 		return dead(h, event.ReasonOutcomeUnknown, deliver.Outcome{
 			Error: "the last allowed attempt was made by a worker that vanished before it could say how it ended",

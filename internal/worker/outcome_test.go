@@ -189,6 +189,24 @@ func TestOutcomeOfTheLastAttemptIsUnknown(t *testing.T) {
 	same(t, "exchanges", 0, w.metric("ackrail_delivery_exchange_seconds"))
 }
 
+// A limit that is lowered after an attempt has failed leaves none, and nothing
+// is unknown about it.
+func TestLimitLoweredAfterAFailure(t *testing.T) {
+	t.Parallel()
+	r, sink := newRig(t), testenv.NewSink(t)
+	sink.Handle(testenv.Status(500))
+	id := r.enqueue(1, 10, "a")[0]
+	first := r.worker(config(destination("a", sink.URL(), maxAttempts(5))))
+	r.waitForStates("a", map[event.State]int{event.StateFailed: 1})
+	first.stopAndWait()
+	r.due()
+	r.worker(config(destination("a", sink.URL(), maxAttempts(1))))
+	r.waitForStates("a", map[event.State]int{event.StateDead: 1})
+	d, attempts := r.show(id)
+	same(t, "reason", event.ReasonAttemptsExhausted, d.Reason)
+	same(t, "attempts", []string{"failed"}, results(attempts))
+}
+
 // A worker that vanished used an attempt up, no more.
 func TestAttemptsGoOnAfterAWorkerVanished(t *testing.T) {
 	t.Parallel()

@@ -51,7 +51,11 @@ WITH durable AS MATERIALIZED (
     SELECT event_id, destination_id, run, attempt, now(), now() + keep * interval '1 second', $1
     FROM claimed WHERE NOT exhausted
 )
-SELECT c.n, c.event_id, c.destination_id, c.run, c.attempt, c.attempts, c.exhausted, c.replay_id,
+SELECT c.n, c.event_id, c.destination_id, c.run, c.attempt, c.attempts, c.exhausted,
+       c.exhausted AND EXISTS (
+           SELECT 1 FROM outcome o
+           WHERE o.event_id = c.event_id AND o.destination_id = c.destination_id AND o.run = c.run AND o.attempt = c.attempt - 1
+       ), c.replay_id,
        coalesce(e.received_at, h.received_at), coalesce(e.type, h.type, ''), coalesce(e.content_type, h.content_type, ''),
        coalesce(e.trace_parent, h.trace_parent, ''), coalesce(e.body, h.body),
        coalesce(extract(epoch FROM now() - coalesce(e.received_at, h.received_at)), 0)::float8,

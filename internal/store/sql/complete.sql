@@ -61,6 +61,11 @@ WITH durable AS MATERIALIZED (
     SELECT event_id, destination_id, run, attempt, h.verdict, h.status, h.latency, h.error_class, h.error, h.excerpt,
            now(), now() + h.keep * interval '1 second'
     FROM held h JOIN taken USING (event_id, destination_id, run, attempt)
-    WHERE h.verdict <> 'done' AND h.reason <> 'OutcomeUnknown'
+    WHERE h.verdict IN ('failed', 'released')
+       -- An exhausted claim was no attempt, and has no outcome.
+       OR h.verdict = 'dead' AND EXISTS (
+           SELECT 1 FROM attempt a
+           WHERE a.event_id = h.event_id AND a.destination_id = h.destination_id AND a.run = h.run AND a.attempt = h.attempt
+       )
 )
 SELECT event_id, destination_id, run, attempt FROM taken
