@@ -269,7 +269,7 @@ func TestBadInput(t *testing.T) {
 			badInput{args: role + " --config good.json", want: noDatabase},
 			badInput{args: role + " --config good.json --database-url " + malformed, want: malformedURL},
 			badInput{args: running + "missing.json", want: "--config: reading the pipeline configuration: open missing.json: no such file or directory"},
-			badInput{args: running + "empty.json", want: "--config: pipeline configuration empty.json: …"},
+			badInput{args: running + "empty.json", want: "--config: pipeline configuration empty.json: is empty: want a JSON document"},
 			badInput{args: running + "not-json.json", want: "--config: pipeline configuration not-json.json: …"},
 			badInput{args: running + "unknown-field.json", want: `--config: pipeline configuration unknown-field.json: json: unknown field "leasSeconds"`},
 			badInput{args: running + "unknown-provider.json", want: `--config: pipeline configuration unknown-provider.json: endpoints[0].verification.provider: unknown provider "Gitlab": use one of [GitHub StandardWebhooks HMAC None]`},
@@ -285,6 +285,12 @@ func TestBadInput(t *testing.T) {
 	}, badInput{
 		args: "ingress --database-url " + ready + " --config good.json --ops-listen 127.0.0.1:0 --listen ",
 		want: "--listen: is empty: want HOST:PORT",
+	}, badInput{
+		args: "ingress --database-url " + ready + " --config good.json --max-connections 0",
+		want: "--max-connections: must be at least 1, is 0",
+	}, badInput{
+		args: "ingress --database-url " + ready + " --config good.json --max-inflight-bytes -1",
+		want: "--max-inflight-bytes: must be at least 1, is -1",
 	})
 	for i, c := range cases {
 		name, _, _ := strings.Cut(c.args, " --database-url")

@@ -40,12 +40,14 @@ func (p *plan) ingressPart(registry *prometheus.Registry, l net.Listener) (part,
 		Enqueuer:   enqueuer,
 		Metrics:    metrics,
 		Logger:     p.log,
+
+		MaxInflightBytes: p.limits.inflightBytes,
 	})
 	if err != nil {
 		release()
 		return nil, err
 	}
-	server := ingress.NewServer(handler, ingress.ServerOptions{Logger: p.log})
+	server := ingress.NewServer(handler, ingress.ServerOptions{MaxConnections: p.limits.connections, Logger: p.log})
 	return func(ctx context.Context) error {
 		defer release()
 		var background sync.WaitGroup

@@ -58,6 +58,7 @@ func newIngress() *cobra.Command {
 	var f podFlags
 	var address string
 	var delay time.Duration
+	var limits ingressLimits
 	cmd := &cobra.Command{
 		Use:   "ingress --config FILE",
 		Short: "Take webhooks in: verify, commit, answer",
@@ -71,7 +72,10 @@ there is ackrail dev.`,
 			if err != nil {
 				return err
 			}
-			p.ingress, p.listen, p.drainDelay = true, address, delay
+			if err := limits.check(); err != nil {
+				return err
+			}
+			p.ingress, p.listen, p.drainDelay, p.limits = true, address, delay, limits
 			return p.run(cmd.Context())
 		},
 	}
@@ -79,7 +83,31 @@ there is ackrail dev.`,
 	cmd.Flags().StringVar(&address, "listen", ":8080", "address that takes webhooks")
 	cmd.Flags().DurationVar(&delay, "drain-delay", 5*time.Second,
 		"how long requests are still taken after SIGTERM, until load balancers have noticed")
+	limits.register(cmd)
 	return cmd
+}
+
+// ingressLimits bound what an ingress takes at once. Zero values stand for
+// the defaults of package ingress.
+type ingressLimits struct {
+	connections   int
+	inflightBytes int64
+}
+
+func (l *ingressLimits) register(cmd *cobra.Command) {
+	cmd.Flags().IntVar(&l.connections, "max-connections", 10_000, "how many connections may be open at once; others wait")
+	cmd.Flags().Int64Var(&l.inflightBytes, "max-inflight-bytes", 64<<20,
+		"bytes of bodies that may be under way at once; beyond it the answer is 503")
+}
+
+func (l *ingressLimits) check() error {
+	if l.connections < 1 {
+		return fmt.Errorf("--max-connections: must be at least 1, is %d", l.connections)
+	}
+	if l.inflightBytes < 1 {
+		return fmt.Errorf("--max-inflight-bytes: must be at least 1, is %d", l.inflightBytes)
+	}
+	return nil
 }
 
 func newWorker() *cobra.Command {

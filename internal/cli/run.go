@@ -32,6 +32,7 @@ type plan struct {
 	// ingress: the process runs an ingress, at the address listen.
 	ingress bool
 	listen  string
+	limits  ingressLimits
 	// worker: the process runs a worker.
 	worker    bool
 	opsListen string
