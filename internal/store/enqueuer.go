@@ -147,11 +147,14 @@ func (q *Enqueuer) admit(w *waiter) error {
 	q.waiting = append(q.waiting, w)
 	q.bytes += size
 	if len(q.waiting) == 1 && q.busy > 0 {
-		q.alarm = time.AfterFunc(joinAfter, q.setOverdue)
+		q.setAlarm()
 	}
 	q.arrived.Signal()
 	return nil
 }
+
+// setAlarm has another flusher join after a while, if something waits then.
+func (q *Enqueuer) setAlarm() { q.alarm = time.AfterFunc(joinAfter, q.setOverdue) }
 
 func (q *Enqueuer) setOverdue() {
 	q.mu.Lock()
@@ -223,6 +226,7 @@ func (q *Enqueuer) cut() []*waiter {
 	clear(q.waiting[rest:])
 	q.waiting = q.waiting[:rest]
 	if rest > 0 {
+		q.setAlarm()
 		q.arrived.Signal()
 	}
 	return batch

@@ -196,6 +196,34 @@ func TestAbandonedCallsAreNotStored(t *testing.T) {
 	same(t, "batches", []int{1, 2, 2}, b.batches.sizes)
 }
 
+// What a full batch leaves behind is taken by another flusher as well when the
+// batches under way are slow.
+func TestFlushersJoinForWhatIsLeft(t *testing.T) {
+	s := newStore(t)
+	enqueueNew(t, s, 1, "a")
+	unlock := block(t, s, "event")
+	q := NewEnqueuer(s, EnqueuerOptions{Flushers: 3, MaxBatch: 1})
+	var calls sync.WaitGroup
+	for i := range 3 {
+		calls.Go(func() {
+			if _, err := q.Enqueue(t.Context(), submission(t, digits(i))); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	testenv.Eventually(t, patience, func() error {
+		q.mu.Lock()
+		defer q.mu.Unlock()
+		if q.busy != 3 {
+			return fmt.Errorf("%d flushers are at work, want 3", q.busy)
+		}
+		return nil
+	})
+	unlock()
+	calls.Wait()
+	q.Close()
+}
+
 func TestCloseDrains(t *testing.T) {
 	b := newBlocked(t, EnqueuerOptions{MaxBatch: 2})
 	expected := map[string]error{"first": nil}
