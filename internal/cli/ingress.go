@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -77,20 +76,29 @@ func (p *plan) ingressPart(registry *prometheus.Registry, l net.Listener) (part,
 // first event. Events do not depend on it, so it is tried until it works.
 func prepareStore(ctx context.Context, s *store.Store, c *pipeline.Config, log *slog.Logger) {
 	for wait := 100 * time.Millisecond; ctx.Err() == nil; wait = min(2*wait, 5*time.Second) {
-		attempt, cancel := context.WithTimeout(ctx, 10*time.Second)
-		err := errors.Join(s.Ping(attempt), s.Register(attempt, destinations(c)))
+		err := prepareOnce(ctx, s, c, log)
 		if err == nil {
-			if err := s.EnsurePartitions(attempt, worker.Keeps(c)); err != nil {
-				log.Debug("Partitions are left to the workers", "error", err)
-			}
-			cancel()
 			return
 		}
-		cancel()
 		log.Warn("The database is not ready, webhooks are answered with 503 until it is", "error", err)
 		select {
 		case <-ctx.Done():
 		case <-time.After(wait):
 		}
 	}
+}
+
+func prepareOnce(ctx context.Context, s *store.Store, c *pipeline.Config, log *slog.Logger) error {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	if err := s.Ping(ctx); err != nil {
+		return err
+	}
+	if err := s.Register(ctx, destinations(c)); err != nil {
+		return err
+	}
+	if err := s.EnsurePartitions(ctx, worker.Keeps(c)); err != nil {
+		log.Debug("Partitions are left to the workers", "error", err)
+	}
+	return nil
 }

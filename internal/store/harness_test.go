@@ -91,7 +91,7 @@ func watch(t testing.TB, s *Store, c *conflicts) *Store {
 		t.Fatal(err)
 	}
 	t.Cleanup(pool.Close)
-	return &Store{pool: pool, url: s.url}
+	return &Store{pool: pool}
 }
 
 // execute runs a statement of the test's own in the store's schema.

@@ -18,7 +18,6 @@ import (
 // concurrent use.
 type Store struct {
 	pool *pgxpool.Pool
-	url  string
 	// direct: a connection reached the server; pooled: one reached a pooler.
 	direct, pooled atomic.Bool
 }
@@ -54,7 +53,7 @@ func Open(url string, o Options) (*Store, error) {
 	if o.MaxConns > 0 {
 		config.MaxConns = int32(min(o.MaxConns, 1000)) //nolint:gosec // bounded on the line
 	}
-	s := &Store{url: url}
+	s := &Store{}
 	config.AfterConnect = s.detectPooler
 	if s.pool, err = pgxpool.NewWithConfig(context.Background(), config); err != nil {
 		return nil, fmt.Errorf("preparing the database pool: %w", err)
