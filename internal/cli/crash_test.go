@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -97,9 +98,8 @@ func newTakeover(t *testing.T, prepare func(*takeover)) *takeover {
 	return x
 }
 
-// recovered starts a second worker, and checks that it finishes what the
-// first one left, that its attempt began no later than a lease and a poll
-// after the first one's, and that there was one effect.
+// recovered checks that the second worker finishes what the first one left,
+// and that there was one effect.
 func (x *takeover) recovered(wantResults ...string) {
 	t := x.t
 	t.Helper()
@@ -157,7 +157,6 @@ func TestWorkerKilledBetweenClaimAndSend(t *testing.T) {
 
 func TestWorkerKilledBetweenAnswerAndOutcome(t *testing.T) {
 	t.Parallel()
-	answered := make(chan struct{})
 	x := newTakeover(t, func(x *takeover) {
 		var once sync.Once
 		x.sink.Handle(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -166,13 +165,12 @@ func TestWorkerKilledBetweenAnswerAndOutcome(t *testing.T) {
 			w.WriteHeader(http.StatusNoContent)
 		}))
 	})
-	go func() {
-		defer close(answered)
-		for len(x.sink.Processed()) == 0 && x.first.running() {
-			<-time.After(10 * time.Millisecond)
+	testenv.Eventually(t, leaseAndMore, func() error {
+		if len(x.sink.Processed()) == 0 {
+			return errNotYet
 		}
-	}()
-	<-answered
+		return nil
+	})
 	x.first.kill()
 	if n := x.look.number("SELECT count(*) FROM delivery WHERE state = 'claimed' AND attempt = 1"); n != 1 {
 		t.Fatalf("%d deliveries are claimed, want 1", n)
@@ -243,10 +241,9 @@ func TestAlwaysFailingDestination(t *testing.T) {
 	l := r.look()
 	testenv.Eventually(t, leaseAndMore, l.drained)
 
-	cmd := command(t, "events", "show", id, "--database-url", r.url)
-	shown := runCmd(t, cmd, "")
-	for _, want := range []string{"AttemptsExhausted", "500", "HTTPStatus", "the disk is full"} {
-		if want != "the disk is full" && !bytes.Contains([]byte(shown.stdout), []byte(want)) {
+	shown := runCommand(t, "", "events", "show", id, "--database-url", r.url)
+	for _, want := range []string{"AttemptsExhausted", "500", "HTTPStatus"} {
+		if !strings.Contains(shown.stdout, want) {
 			t.Errorf("events show does not say %q:\n%s", want, shown.stdout)
 		}
 	}
@@ -341,7 +338,7 @@ spec:
 	}
 	for range 2 { // the rest, and then nothing
 		done := runCommand(t, "", "replay", "-f", manifest, "--wait", "--database-url", r.url)
-		if done.code != 0 || !bytes.Contains([]byte(done.stdout), []byte("succeeded: 1000")) {
+		if done.code != 0 || !strings.Contains(done.stdout, "succeeded: 1000") {
 			t.Fatalf("replay exited with %d:\n%s%s", done.code, done.stdout, done.stderr)
 		}
 	}
