@@ -1,5 +1,77 @@
 package v1alpha1
 
+// Condition types of every kind, as kstatus knows them.
+const (
+	// ConditionReconciling is true while the object is not what its spec
+	// says and the controller is working on it.
+	ConditionReconciling = "Reconciling"
+	// ConditionStalled is true when the object cannot become what its spec
+	// says before somebody changes something.
+	ConditionStalled = "Stalled"
+)
+
+// Condition types of a WebhookEndpoint.
+const (
+	// ConditionReady is true while requests are taken and delivered as the
+	// spec says. It sums up the others.
+	ConditionReady = "Ready"
+	// ConditionSecretsResolved is true while every Secret that the spec
+	// names is there with its key.
+	ConditionSecretsResolved = "SecretsResolved"
+	// ConditionStoreReady is true while the database answers and has the
+	// schema of this version.
+	ConditionStoreReady = "StoreReady"
+	// ConditionIngressAvailable is true while enough ingress pods take
+	// requests.
+	ConditionIngressAvailable = "IngressAvailable"
+	// ConditionWorkerAvailable is true while enough worker pods deliver.
+	ConditionWorkerAvailable = "WorkerAvailable"
+)
+
+// Reasons of a WebhookEndpoint's conditions.
+const (
+	// ReasonAvailable: it does what it should.
+	ReasonAvailable = "Available"
+	// ReasonResolved: every Secret and key is there (SecretsResolved).
+	ReasonResolved = "Resolved"
+	// ReasonSecretNotFound: a Secret is missing (SecretsResolved, Ready).
+	ReasonSecretNotFound = "SecretNotFound"
+	// ReasonSecretKeyNotFound: a Secret lacks the key, or it is empty
+	// (SecretsResolved, Ready).
+	ReasonSecretKeyNotFound = "SecretKeyNotFound"
+	// ReasonInvalidDatabaseURL: the database's URL cannot be understood
+	// (StoreReady, Ready).
+	ReasonInvalidDatabaseURL = "InvalidDatabaseURL"
+	// ReasonDatabaseUnreachable: the database does not answer, or refuses
+	// (StoreReady, Ready).
+	ReasonDatabaseUnreachable = "DatabaseUnreachable"
+	// ReasonMigrationFailed: the database's schema could not be brought up
+	// to date (StoreReady, Ready).
+	ReasonMigrationFailed = "MigrationFailed"
+	// ReasonRollingOut: pods are being started or replaced
+	// (IngressAvailable, WorkerAvailable, Ready, Reconciling).
+	ReasonRollingOut = "RollingOut"
+	// ReasonUnavailable: too few pods are available
+	// (IngressAvailable, WorkerAvailable, Ready).
+	ReasonUnavailable = "Unavailable"
+	// ReasonRolloutFailed: new pods have not become available in time
+	// (IngressAvailable, WorkerAvailable, Ready).
+	ReasonRolloutFailed = "RolloutFailed"
+	// ReasonNotApplied: nothing was applied yet, because something else is
+	// missing (StoreReady, IngressAvailable, WorkerAvailable).
+	ReasonNotApplied = "NotApplied"
+	// ReasonApplyFailed: the API server refused an object, as the message
+	// says (IngressAvailable, WorkerAvailable, Ready, Stalled).
+	ReasonApplyFailed = "ApplyFailed"
+	// ReasonNameConflict: an object of the name that is needed belongs to
+	// somebody else (IngressAvailable, WorkerAvailable, Ready, Stalled).
+	ReasonNameConflict = "NameConflict"
+	// ReasonSuspended: spec.suspend holds a part back (Ready).
+	ReasonSuspended = "Suspended"
+	// ReasonProgressing: the controller is working on it (Reconciling).
+	ReasonProgressing = "Progressing"
+)
+
 // Condition types of an EventReplay.
 const (
 	// ConditionPlanned is true once the deliveries to replay are settled and
@@ -10,6 +82,9 @@ const (
 	ConditionComplete = "Complete"
 	// ConditionFailed is true when the replay stopped and will not go on.
 	ConditionFailed = "Failed"
+	// ConditionSuspended is true while spec.suspend keeps the replay from
+	// starting further runs.
+	ConditionSuspended = "Suspended"
 )
 
 // Reasons of an EventReplay's conditions.
@@ -25,8 +100,14 @@ const (
 	ReasonSucceeded = "Succeeded"
 	// ReasonFinishedWithDead: no run is open, some are dead again (Complete).
 	ReasonFinishedWithDead = "FinishedWithDead"
-	// ReasonEndpointNotFound: the database knows no endpoint of that name
-	// (Failed).
+	// ReasonDryRun: what would be replayed is counted, nothing was changed
+	// (Planned, Complete).
+	ReasonDryRun = "DryRun"
+	// ReasonWaiting: what the replay needs is not there yet, as the message
+	// says; it goes on by itself (Planned, Complete).
+	ReasonWaiting = "Waiting"
+	// ReasonEndpointNotFound: there is no endpoint of that name (Planned
+	// while it may still come; Failed where the database knows none).
 	ReasonEndpointNotFound = "EndpointNotFound"
 	// ReasonSpecChanged: an EventReplay of that name was started before with
 	// another spec (Failed).

@@ -17,7 +17,7 @@ type EventReplay struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// Spec is the order. It cannot be changed once given.
+	// Spec is the order. It cannot be changed once given, but for suspend.
 	// +required
 	Spec EventReplaySpec `json:"spec"`
 
@@ -35,9 +35,15 @@ type EventReplayList struct {
 	Items           []EventReplay `json:"items"`
 }
 
-// EventReplaySpec says which deliveries are run once more.
+// EventReplaySpec says which deliveries are run once more. All of it but
+// suspend is immutable.
 //
-// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="cannot be changed, since a part of it may be done already: create another EventReplay"
+// +kubebuilder:validation:XValidation:rule="self.endpointRef == oldSelf.endpointRef",fieldPath=".endpointRef",message="cannot be changed, since a part of the replay may be done already: create another EventReplay"
+// +kubebuilder:validation:XValidation:rule="self.selector == oldSelf.selector",fieldPath=".selector",message="cannot be changed, since a part of the replay may be done already: create another EventReplay"
+// +kubebuilder:validation:XValidation:rule="self.mode == oldSelf.mode",fieldPath=".mode",message="cannot be changed, since a part of the replay may be done already: create another EventReplay"
+// +kubebuilder:validation:XValidation:rule="has(self.limit) == has(oldSelf.limit) && (!has(self.limit) || self.limit == oldSelf.limit)",fieldPath=".limit",message="cannot be changed, since a part of the replay may be done already: create another EventReplay"
+// +kubebuilder:validation:XValidation:rule="has(self.maxPerSecond) == has(oldSelf.maxPerSecond) && (!has(self.maxPerSecond) || self.maxPerSecond == oldSelf.maxPerSecond)",fieldPath=".maxPerSecond",message="cannot be changed, since a part of the replay may be done already: create another EventReplay"
+// +kubebuilder:validation:XValidation:rule="has(self.ttlSecondsAfterFinished) == has(oldSelf.ttlSecondsAfterFinished) && (!has(self.ttlSecondsAfterFinished) || self.ttlSecondsAfterFinished == oldSelf.ttlSecondsAfterFinished)",fieldPath=".ttlSecondsAfterFinished",message="cannot be changed: delete the EventReplay when it is no longer needed"
 type EventReplaySpec struct {
 	// EndpointRef names the endpoint whose events are replayed.
 	// +required
@@ -54,7 +60,48 @@ type EventReplaySpec struct {
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	Limit int64 `json:"limit,omitempty"`
+
+	// Mode is Run, or DryRun to count what would be replayed without
+	// changing anything. Default: Run.
+	// +optional
+	// +kubebuilder:default=Run
+	Mode ReplayMode `json:"mode,omitempty"`
+
+	// MaxPerSecond is how many runs are started per second at most.
+	// 1 to 10000. Default: no limit; however many, new events are delivered
+	// alongside.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=10000
+	MaxPerSecond int32 `json:"maxPerSecond,omitempty"`
+
+	// Suspend stops the replay from starting further runs, until it is false
+	// again; runs that were started are delivered. It may be changed at any
+	// time. Default: false.
+	// +optional
+	// +kubebuilder:default=false
+	Suspend bool `json:"suspend,omitempty"`
+
+	// TTLSecondsAfterFinished is how long the object stays after the replay
+	// has completed or failed; then it is deleted. What it has replayed
+	// stays. 0 to 31536000 (365 days) seconds. Default: it stays.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=31536000
+	TTLSecondsAfterFinished *int32 `json:"ttlSecondsAfterFinished,omitempty"`
 }
+
+// ReplayMode says whether a replay changes anything.
+//
+// +kubebuilder:validation:Enum=Run;DryRun
+type ReplayMode string
+
+const (
+	// ReplayModeRun plans and runs.
+	ReplayModeRun ReplayMode = "Run"
+	// ReplayModeDryRun counts what would be planned.
+	ReplayModeDryRun ReplayMode = "DryRun"
+)
 
 // EndpointRef names a WebhookEndpoint in the same namespace.
 type EndpointRef struct {
@@ -146,12 +193,18 @@ type ReplaySelector struct {
 // EventReplayStatus is what has become of a replay. The counts are of
 // deliveries, each of which is counted once.
 type EventReplayStatus struct {
-	// Conditions: Planned, Complete, Failed.
+	// Conditions: Planned and Complete always; Suspended and Failed only
+	// while true.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
 	// +kubebuilder:validation:MaxItems=16
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
+
+	// ObservedGeneration is the metadata.generation that this status is of.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
 	// Matched is how many deliveries the selector found, up to the limit.
 	// +optional

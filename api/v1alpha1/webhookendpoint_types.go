@@ -1,13 +1,21 @@
 package v1alpha1
 
-import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+import (
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
 
 // WebhookEndpoint takes the webhooks of one sender in, holds them in a
 // database and delivers each of them to every destination.
 //
 // +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
 // +kubebuilder:resource:shortName=whe,categories=ackrail
-// +kubebuilder:printcolumn:name="Provider",type=string,JSONPath=`.spec.source.provider`
+// +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
+// +kubebuilder:printcolumn:name="Pending",type=integer,JSONPath=`.status.deliveries.pending`
+// +kubebuilder:printcolumn:name="Dead",type=integer,JSONPath=`.status.deliveries.dead`
+// +kubebuilder:printcolumn:name="URL",type=string,priority=1,JSONPath=`.status.url`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 type WebhookEndpoint struct {
 	metav1.TypeMeta   `json:",inline"`
@@ -16,6 +24,10 @@ type WebhookEndpoint struct {
 	// Spec is the pipeline that is wanted.
 	// +required
 	Spec WebhookEndpointSpec `json:"spec"`
+
+	// Status is the pipeline that was observed.
+	// +optional
+	Status WebhookEndpointStatus `json:"status,omitzero"`
 }
 
 // WebhookEndpointList is a list of WebhookEndpoint objects.
@@ -52,7 +64,12 @@ type WebhookEndpointSpec struct {
 	// +kubebuilder:validation:MaxItems=32
 	Destinations []Destination `json:"destinations"`
 
-	// Worker tunes the processes that deliver.
+	// Ingress tunes the pods that take requests.
+	// +optional
+	// +kubebuilder:default={}
+	Ingress Ingress `json:"ingress,omitzero"`
+
+	// Worker tunes the pods that deliver.
 	// +optional
 	// +kubebuilder:default={}
 	Worker Worker `json:"worker,omitzero"`
@@ -61,7 +78,30 @@ type WebhookEndpointSpec struct {
 	// +optional
 	// +kubebuilder:default={}
 	Retention Retention `json:"retention,omitzero"`
+
+	// Suspend stops a part of the pipeline without losing what it holds:
+	// None, Deliveries (events are accepted and held, none is delivered) or
+	// All (requests are answered with 503 as well, so that senders come
+	// again). Default: None.
+	// +optional
+	// +kubebuilder:default=None
+	Suspend Suspend `json:"suspend,omitempty"`
 }
+
+// Suspend says which part of a pipeline stands still.
+//
+// +kubebuilder:validation:Enum=None;Deliveries;All
+type Suspend string
+
+const (
+	// SuspendNone: everything runs.
+	SuspendNone Suspend = "None"
+	// SuspendDeliveries accepts events and holds them. Requests to
+	// destinations that are under way are finished.
+	SuspendDeliveries Suspend = "Deliveries"
+	// SuspendAll delivers nothing and answers every request with 503.
+	SuspendAll Suspend = "All"
+)
 
 // Database names a Postgres database.
 type Database struct {
@@ -335,8 +375,35 @@ type Retry struct {
 	MaxBackoffSeconds int32 `json:"maxBackoffSeconds,omitempty"`
 }
 
-// Worker tunes the processes that deliver.
+// Ingress tunes the pods that take requests.
+type Ingress struct {
+	// Replicas is the number of pods. 1 to 100. Default: 2.
+	// +optional
+	// +kubebuilder:default=2
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=100
+	Replicas int32 `json:"replicas,omitempty"`
+
+	// Resources of each pod. What is not given has these defaults: requests
+	// of 50m cpu and 32Mi memory, a limit of 256Mi memory.
+	// +optional
+	Resources Resources `json:"resources,omitzero"`
+}
+
+// Worker tunes the pods that deliver.
 type Worker struct {
+	// Replicas is the number of pods. 1 to 100. Default: 1.
+	// +optional
+	// +kubebuilder:default=1
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=100
+	Replicas int32 `json:"replicas,omitempty"`
+
+	// Resources of each pod. What is not given has these defaults: requests
+	// of 50m cpu and 32Mi memory, a limit of 256Mi memory.
+	// +optional
+	Resources Resources `json:"resources,omitzero"`
+
 	// LeaseSeconds is how long a worker owns a delivery that it has claimed;
 	// afterwards any worker may take it over. It must exceed every
 	// destination's http.timeoutSeconds by 5 seconds.
@@ -347,6 +414,27 @@ type Worker struct {
 	// +kubebuilder:validation:Maximum=3600
 	LeaseSeconds int32 `json:"leaseSeconds,omitempty"`
 }
+
+// Resources are the compute resources of a pod.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.requests) || !has(self.limits) || self.requests.all(k, !(k in self.limits) || quantity(string(self.requests[k])).compareTo(quantity(string(self.limits[k]))) <= 0)",fieldPath=".requests",message="must not exceed limits: lower the request or raise the limit"
+type Resources struct {
+	// Requests is what is reserved for the pod: cpu, memory and
+	// ephemeral-storage.
+	// +optional
+	Requests ResourceList `json:"requests,omitempty"`
+
+	// Limits is what the pod may use at most: cpu, memory and
+	// ephemeral-storage.
+	// +optional
+	Limits ResourceList `json:"limits,omitempty"`
+}
+
+// ResourceList is quantities by the name of the resource.
+//
+// +kubebuilder:validation:MaxProperties=3
+// +kubebuilder:validation:XValidation:rule="self.all(k, k in ['cpu', 'memory', 'ephemeral-storage'])",message="can hold cpu, memory and ephemeral-storage only: remove the others"
+type ResourceList map[corev1.ResourceName]resource.Quantity
 
 // Retention says how long what is kept, at least. Nothing that is not yet
 // delivered or dead is ever dropped.
@@ -377,4 +465,56 @@ type Retention struct {
 	// +kubebuilder:validation:Minimum=60
 	// +kubebuilder:validation:Maximum=7776000
 	DedupSeconds int32 `json:"dedupSeconds,omitempty"`
+}
+
+// WebhookEndpointStatus is the pipeline that was observed.
+type WebhookEndpointStatus struct {
+	// Conditions: Ready, SecretsResolved, StoreReady, IngressAvailable and
+	// WorkerAvailable always; Reconciling and Stalled only while true.
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	// +kubebuilder:validation:MaxItems=16
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+
+	// ObservedGeneration is the metadata.generation that this status is of.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+
+	// URL takes requests from within the cluster. What brings requests from
+	// outside to it (an Ingress, an HTTPRoute) keeps the path as it is.
+	// +optional
+	// +kubebuilder:validation:MaxLength=2048
+	URL string `json:"url,omitempty"`
+
+	// Deliveries counts what is owed to the destinations together. It is
+	// refreshed about every 30 seconds, and keeps its last values while the
+	// database cannot be reached.
+	// +optional
+	Deliveries *DeliveryCounts `json:"deliveries,omitempty"`
+}
+
+// DeliveryCounts are numbers of deliveries by state.
+type DeliveryCounts struct {
+	// Pending is how many wait for their first attempt or are being
+	// delivered right now.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	Pending int64 `json:"pending"`
+
+	// Failed is how many have failed and wait for their next attempt.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	Failed int64 `json:"failed"`
+
+	// Dead is how many have failed for good and were not replayed since.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	Dead int64 `json:"dead"`
+
+	// OldestDueTime is since when the delivery that waits the longest has
+	// been due. Absent while none is due.
+	// +optional
+	OldestDueTime *metav1.Time `json:"oldestDueTime,omitempty"`
 }

@@ -56,8 +56,10 @@ func TestDefaults(t *testing.T) {
 				Retry:          v1alpha1.Retry{MaxAttempts: 3, MinBackoffSeconds: 5, MaxBackoffSeconds: 3600},
 				MaxConcurrency: 16,
 			}},
-			Worker:    v1alpha1.Worker{LeaseSeconds: 60},
+			Ingress:   v1alpha1.Ingress{Replicas: 2},
+			Worker:    v1alpha1.Worker{Replicas: 1, LeaseSeconds: 60},
 			Retention: v1alpha1.Retention{EventsSeconds: 604800, DeadLettersSeconds: 2592000, DedupSeconds: 604800},
+			Suspend:   v1alpha1.SuspendNone,
 		},
 	}}
 	if diff := cmp.Diff(want, set.Endpoints); diff != "" {
@@ -96,6 +98,7 @@ func TestReplayDefaults(t *testing.T) {
 				Destinations:  []string{"handler"},
 				ReceivedAfter: &after,
 			},
+			Mode: v1alpha1.ReplayModeRun,
 		},
 	}}
 	if diff := cmp.Diff(want, set.Replays); diff != "" {

@@ -58,7 +58,8 @@ func endpointRows() []row {
 		endpoint("namespace", "metadata.namespace: must not contain dots", "metadata.namespace=a.b"),
 		endpoint("unknown field", "spec.source.pathh: unknown field", "spec.source.pathh=/x"),
 		endpoint("unknown field of metadata", "metadata.lables: unknown field", "metadata.lables={a: b}"),
-		endpoint("status", "status: unknown field", "status={}"),
+		endpoint("status is dropped", "", "status={url: 5}"),
+		endpoint("status of unknown shape", "status.phase: unknown field", "status={phase: Ready}"),
 		endpoint("group", `apiVersion: must be ackrail.io/v1alpha1, is "ackrail.io/v1"`, "apiVersion=ackrail.io/v1"),
 
 		endpoint("database", "", "spec.database.secretRef={name: my.db-1, key: postgres.uri}"),
@@ -137,6 +138,9 @@ func endpointRows() []row {
 		endpoint("backoff inverted", "spec.destinations[0].retry.minBackoffSeconds: must not be greater than maxBackoffSeconds", "spec.destinations[0].retry={minBackoffSeconds: 8, maxBackoffSeconds: 7}"),
 		endpoint("backoff above default", "spec.destinations[0].retry.minBackoffSeconds: must not be greater than maxBackoffSeconds", "spec.destinations[0].retry={minBackoffSeconds: 3601}"),
 		endpoint("lease just enough", "", "spec.destinations[0].http.timeoutSeconds=55"),
+		endpoint("suspended deliveries", "", "spec.suspend=Deliveries"),
+		endpoint("suspended", "", "spec.suspend=All"),
+		endpoint("suspend", `spec.suspend: unknown value "true"`, "spec.suspend='true'"),
 		endpoint("lease too short", "spec.worker.leaseSeconds: must be at least 5 more than the longest http.timeoutSeconds", "spec.destinations[0].http.timeoutSeconds=56"),
 		endpoint("lease too short for the second", "spec.worker.leaseSeconds: must be at least 5 more", "spec.destinations[1]={name: b, http: {url: 'http://b', timeoutSeconds: 60}}"),
 		endpoint("text for a number", "spec.worker.leaseSeconds: must be of type integer", "spec.worker.leaseSeconds='60'"),
@@ -151,6 +155,10 @@ func endpointRows() []row {
 		bounds("spec.destinations[0].retry.maxBackoffSeconds", 1, 86400, "spec.destinations[0].retry.minBackoffSeconds=1")[:2],
 		bounds("spec.destinations[0].retry.maxBackoffSeconds", 1, 86400)[3:],
 		bounds("spec.destinations[0].maxConcurrency", 1, 1000),
+		bounds("spec.ingress.replicas", 1, 100),
+		resources("spec.ingress.resources"),
+		bounds("spec.worker.replicas", 1, 100),
+		resources("spec.worker.resources"),
 		bounds("spec.worker.leaseSeconds", 10, 3600, "spec.destinations[0].http.timeoutSeconds=1"),
 		bounds("spec.retention.eventsSeconds", 3600, 7776000),
 		bounds("spec.retention.deadLettersSeconds", 3600, 31536000),
@@ -203,8 +211,37 @@ func replayRows() []row {
 		replay("time", "spec.selector.receivedAfter: must be of type date-time", "spec.selector={receivedAfter: yesterday}"),
 		replay("limit 1", "", "spec.limit=1"),
 		replay("limit 0", "spec.limit: should be greater than or equal to 1", "spec.limit=0"),
+		replay("dry run", "", "spec.mode=DryRun"),
+		replay("mode", `spec.mode: unknown value "dryRun"`, "spec.mode=dryRun"),
+		replay("rate 1", "", "spec.maxPerSecond=1"),
+		replay("rate 0", "spec.maxPerSecond: should be greater than or equal to 1", "spec.maxPerSecond=0"),
+		replay("rate 10000", "", "spec.maxPerSecond=10000"),
+		replay("rate 10001", "spec.maxPerSecond: should be less than or equal to 10000", "spec.maxPerSecond=10001"),
+		replay("suspended", "", "spec.suspend=true"),
+		replay("suspend as a text", "spec.suspend: must be of type boolean", "spec.suspend='true'"),
+		replay("ttl 0", "", "spec.ttlSecondsAfterFinished=0"),
+		replay("ttl -1", "spec.ttlSecondsAfterFinished: should be greater than or equal to 0", "spec.ttlSecondsAfterFinished=-1"),
+		replay("ttl of a year", "", "spec.ttlSecondsAfterFinished=31536000"),
+		replay("ttl beyond a year", "spec.ttlSecondsAfterFinished: should be less than or equal to 31536000", "spec.ttlSecondsAfterFinished=31536001"),
 		replay("status is dropped", "", "status={matched: -5}"),
 		replay("status of unknown shape", "status.done: unknown field", "status={done: 1}"),
+	}
+}
+
+// resources are rows about a pod's compute resources.
+func resources(path string) []row {
+	at := func(name, want, value string) row { return endpoint(path+" "+name, want, path+"="+value) }
+	return []row{
+		at("empty", "", "{}"),
+		at("full", "", "{requests: {cpu: 100m, memory: 64Mi, ephemeral-storage: 1Gi}, limits: {cpu: 1, memory: 128Mi, ephemeral-storage: 2Gi}}"),
+		at("only limits", "", "{limits: {memory: 128Mi}}"),
+		at("equal", "", "{requests: {memory: 1Gi}, limits: {memory: 1024Mi}}"),
+		at("unlimited", "", "{requests: {cpu: 2}, limits: {memory: 1Gi}}"),
+		at("above its limit", path+".requests: must not exceed limits", "{requests: {memory: 1025Mi}, limits: {memory: 1Gi}}"),
+		at("number above its limit", path+".requests: must not exceed limits", "{requests: {cpu: 2}, limits: {cpu: 1900m}}"),
+		at("request of another kind", path+".requests: can hold cpu, memory and ephemeral-storage only", "{requests: {nvidia.com/gpu: 1}}"),
+		at("limit of another kind", path+".limits: can hold cpu, memory and ephemeral-storage only", "{limits: {hugepages-2Mi: 4Mi}}"),
+		at("claims", path+".claims: unknown field", "{claims: []}"),
 	}
 }
 

@@ -23,6 +23,8 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &apiv1alpha1.DatabaseApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("DatabaseSecretRef"):
 		return &apiv1alpha1.DatabaseSecretRefApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("DeliveryCounts"):
+		return &apiv1alpha1.DeliveryCountsApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("Destination"):
 		return &apiv1alpha1.DestinationApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("EndpointRef"):
@@ -39,10 +41,14 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &apiv1alpha1.HTTPDestinationApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("Identity"):
 		return &apiv1alpha1.IdentityApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("Ingress"):
+		return &apiv1alpha1.IngressApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("ReplaySelector"):
 		return &apiv1alpha1.ReplaySelectorApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("RequestField"):
 		return &apiv1alpha1.RequestFieldApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("Resources"):
+		return &apiv1alpha1.ResourcesApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("Retention"):
 		return &apiv1alpha1.RetentionApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("Retry"):
@@ -55,6 +61,8 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &apiv1alpha1.WebhookEndpointApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("WebhookEndpointSpec"):
 		return &apiv1alpha1.WebhookEndpointSpecApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("WebhookEndpointStatus"):
+		return &apiv1alpha1.WebhookEndpointStatusApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("Worker"):
 		return &apiv1alpha1.WorkerApplyConfiguration{}
 

@@ -44,6 +44,21 @@ var schemaYAML = typed.YAMLObject(`types:
       type:
         scalar: string
       default: ackrail-database
+- name: com.github.ackrail.ackrail.api.v1alpha1.DeliveryCounts
+  map:
+    fields:
+    - name: dead
+      type:
+        scalar: numeric
+    - name: failed
+      type:
+        scalar: numeric
+    - name: oldestDueTime
+      type:
+        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Time
+    - name: pending
+      type:
+        scalar: numeric
 - name: com.github.ackrail.ackrail.api.v1alpha1.Destination
   map:
     fields:
@@ -94,9 +109,23 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: limit
       type:
         scalar: numeric
+    - name: maxPerSecond
+      type:
+        scalar: numeric
+    - name: mode
+      type:
+        namedType: com.github.ackrail.ackrail.api.v1alpha1.ReplayMode
+      default: Run
     - name: selector
       type:
         namedType: com.github.ackrail.ackrail.api.v1alpha1.ReplaySelector
+    - name: suspend
+      type:
+        scalar: boolean
+      default: false
+    - name: ttlSecondsAfterFinished
+      type:
+        scalar: numeric
 - name: com.github.ackrail.ackrail.api.v1alpha1.EventReplayStatus
   map:
     fields:
@@ -115,6 +144,9 @@ var schemaYAML = typed.YAMLObject(`types:
       type:
         scalar: numeric
     - name: matched
+      type:
+        scalar: numeric
+    - name: observedGeneration
       type:
         scalar: numeric
     - name: replayed
@@ -173,9 +205,21 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: type
       type:
         namedType: com.github.ackrail.ackrail.api.v1alpha1.RequestField
+- name: com.github.ackrail.ackrail.api.v1alpha1.Ingress
+  map:
+    fields:
+    - name: replicas
+      type:
+        scalar: numeric
+      default: 2
+    - name: resources
+      type:
+        namedType: com.github.ackrail.ackrail.api.v1alpha1.Resources
 - name: com.github.ackrail.ackrail.api.v1alpha1.Provider
   scalar: string
 - name: com.github.ackrail.ackrail.api.v1alpha1.ReplayMatch
+  scalar: string
+- name: com.github.ackrail.ackrail.api.v1alpha1.ReplayMode
   scalar: string
 - name: com.github.ackrail.ackrail.api.v1alpha1.ReplaySelector
   map:
@@ -223,6 +267,19 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: header
       type:
         scalar: string
+- name: com.github.ackrail.ackrail.api.v1alpha1.ResourceList
+  map:
+    elementType:
+      namedType: io.k8s.apimachinery.pkg.api.resource.Quantity
+- name: com.github.ackrail.ackrail.api.v1alpha1.Resources
+  map:
+    fields:
+    - name: limits
+      type:
+        namedType: com.github.ackrail.ackrail.api.v1alpha1.ResourceList
+    - name: requests
+      type:
+        namedType: com.github.ackrail.ackrail.api.v1alpha1.ResourceList
 - name: com.github.ackrail.ackrail.api.v1alpha1.Retention
   map:
     fields:
@@ -290,6 +347,8 @@ var schemaYAML = typed.YAMLObject(`types:
           keys:
           - name
           - key
+- name: com.github.ackrail.ackrail.api.v1alpha1.Suspend
+  scalar: string
 - name: com.github.ackrail.ackrail.api.v1alpha1.WebhookEndpoint
   map:
     fields:
@@ -305,6 +364,9 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: spec
       type:
         namedType: com.github.ackrail.ackrail.api.v1alpha1.WebhookEndpointSpec
+    - name: status
+      type:
+        namedType: com.github.ackrail.ackrail.api.v1alpha1.WebhookEndpointStatus
 - name: com.github.ackrail.ackrail.api.v1alpha1.WebhookEndpointSpec
   map:
     fields:
@@ -320,6 +382,10 @@ var schemaYAML = typed.YAMLObject(`types:
           elementRelationship: associative
           keys:
           - name
+    - name: ingress
+      type:
+        namedType: com.github.ackrail.ackrail.api.v1alpha1.Ingress
+      default: {}
     - name: retention
       type:
         namedType: com.github.ackrail.ackrail.api.v1alpha1.Retention
@@ -327,10 +393,34 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: source
       type:
         namedType: com.github.ackrail.ackrail.api.v1alpha1.Source
+    - name: suspend
+      type:
+        namedType: com.github.ackrail.ackrail.api.v1alpha1.Suspend
+      default: None
     - name: worker
       type:
         namedType: com.github.ackrail.ackrail.api.v1alpha1.Worker
       default: {}
+- name: com.github.ackrail.ackrail.api.v1alpha1.WebhookEndpointStatus
+  map:
+    fields:
+    - name: conditions
+      type:
+        list:
+          elementType:
+            namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Condition
+          elementRelationship: associative
+          keys:
+          - type
+    - name: deliveries
+      type:
+        namedType: com.github.ackrail.ackrail.api.v1alpha1.DeliveryCounts
+    - name: observedGeneration
+      type:
+        scalar: numeric
+    - name: url
+      type:
+        scalar: string
 - name: com.github.ackrail.ackrail.api.v1alpha1.Worker
   map:
     fields:
@@ -338,6 +428,23 @@ var schemaYAML = typed.YAMLObject(`types:
       type:
         scalar: numeric
       default: 60
+    - name: replicas
+      type:
+        scalar: numeric
+      default: 1
+    - name: resources
+      type:
+        namedType: com.github.ackrail.ackrail.api.v1alpha1.Resources
+- name: io.k8s.apimachinery.pkg.api.resource.Quantity
+  scalar: untyped
+  list:
+    elementType:
+      namedType: __untyped_atomic_
+    elementRelationship: atomic
+  map:
+    elementType:
+      namedType: __untyped_deduced_
+    elementRelationship: separable
 - name: io.k8s.apimachinery.pkg.apis.meta.v1.Condition
   map:
     fields:

@@ -22,7 +22,7 @@ import (
 type EventReplayApplyConfiguration struct {
 	v1.TypeMetaApplyConfiguration    `json:""`
 	*v1.ObjectMetaApplyConfiguration `json:"metadata,omitempty"`
-	// Spec is the order. It cannot be changed once given.
+	// Spec is the order. It cannot be changed once given, but for suspend.
 	Spec *EventReplaySpecApplyConfiguration `json:"spec,omitempty"`
 	// Status is what has become of it.
 	Status *EventReplayStatusApplyConfiguration `json:"status,omitempty"`

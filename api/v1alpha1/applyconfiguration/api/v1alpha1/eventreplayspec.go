@@ -5,10 +5,15 @@
 
 package v1alpha1
 
+import (
+	apiv1alpha1 "github.com/ackrail/ackrail/api/v1alpha1"
+)
+
 // EventReplaySpecApplyConfiguration represents a declarative configuration of the EventReplaySpec type for use
 // with apply.
 //
-// EventReplaySpec says which deliveries are run once more.
+// EventReplaySpec says which deliveries are run once more. All of it but
+// suspend is immutable.
 type EventReplaySpecApplyConfiguration struct {
 	// EndpointRef names the endpoint whose events are replayed.
 	EndpointRef *EndpointRefApplyConfiguration `json:"endpointRef,omitempty"`
@@ -19,6 +24,21 @@ type EventReplaySpecApplyConfiguration struct {
 	// events first. At least 1.
 	// Default: no limit.
 	Limit *int64 `json:"limit,omitempty"`
+	// Mode is Run, or DryRun to count what would be replayed without
+	// changing anything. Default: Run.
+	Mode *apiv1alpha1.ReplayMode `json:"mode,omitempty"`
+	// MaxPerSecond is how many runs are started per second at most.
+	// 1 to 10000. Default: no limit; however many, new events are delivered
+	// alongside.
+	MaxPerSecond *int32 `json:"maxPerSecond,omitempty"`
+	// Suspend stops the replay from starting further runs, until it is false
+	// again; runs that were started are delivered. It may be changed at any
+	// time. Default: false.
+	Suspend *bool `json:"suspend,omitempty"`
+	// TTLSecondsAfterFinished is how long the object stays after the replay
+	// has completed or failed; then it is deleted. What it has replayed
+	// stays. 0 to 31536000 (365 days) seconds. Default: it stays.
+	TTLSecondsAfterFinished *int32 `json:"ttlSecondsAfterFinished,omitempty"`
 }
 
 // EventReplaySpecApplyConfiguration constructs a declarative configuration of the EventReplaySpec type for use with
@@ -48,5 +68,37 @@ func (b *EventReplaySpecApplyConfiguration) WithSelector(value *ReplaySelectorAp
 // If called multiple times, the Limit field is set to the value of the last call.
 func (b *EventReplaySpecApplyConfiguration) WithLimit(value int64) *EventReplaySpecApplyConfiguration {
 	b.Limit = &value
+	return b
+}
+
+// WithMode sets the Mode field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Mode field is set to the value of the last call.
+func (b *EventReplaySpecApplyConfiguration) WithMode(value apiv1alpha1.ReplayMode) *EventReplaySpecApplyConfiguration {
+	b.Mode = &value
+	return b
+}
+
+// WithMaxPerSecond sets the MaxPerSecond field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the MaxPerSecond field is set to the value of the last call.
+func (b *EventReplaySpecApplyConfiguration) WithMaxPerSecond(value int32) *EventReplaySpecApplyConfiguration {
+	b.MaxPerSecond = &value
+	return b
+}
+
+// WithSuspend sets the Suspend field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Suspend field is set to the value of the last call.
+func (b *EventReplaySpecApplyConfiguration) WithSuspend(value bool) *EventReplaySpecApplyConfiguration {
+	b.Suspend = &value
+	return b
+}
+
+// WithTTLSecondsAfterFinished sets the TTLSecondsAfterFinished field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the TTLSecondsAfterFinished field is set to the value of the last call.
+func (b *EventReplaySpecApplyConfiguration) WithTTLSecondsAfterFinished(value int32) *EventReplaySpecApplyConfiguration {
+	b.TTLSecondsAfterFinished = &value
 	return b
 }

@@ -16,8 +16,11 @@ import (
 // EventReplayStatus is what has become of a replay. The counts are of
 // deliveries, each of which is counted once.
 type EventReplayStatusApplyConfiguration struct {
-	// Conditions: Planned, Complete, Failed.
+	// Conditions: Planned and Complete always; Suspended and Failed only
+	// while true.
 	Conditions []v1.ConditionApplyConfiguration `json:"conditions,omitempty"`
+	// ObservedGeneration is the metadata.generation that this status is of.
+	ObservedGeneration *int64 `json:"observedGeneration,omitempty"`
 	// Matched is how many deliveries the selector found, up to the limit.
 	Matched *int64 `json:"matched,omitempty"`
 	// Replayed is for how many of them this replay has started a run.
@@ -53,6 +56,14 @@ func (b *EventReplayStatusApplyConfiguration) WithConditions(values ...*v1.Condi
 		}
 		b.Conditions = append(b.Conditions, *values[i])
 	}
+	return b
+}
+
+// WithObservedGeneration sets the ObservedGeneration field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the ObservedGeneration field is set to the value of the last call.
+func (b *EventReplayStatusApplyConfiguration) WithObservedGeneration(value int64) *EventReplayStatusApplyConfiguration {
+	b.ObservedGeneration = &value
 	return b
 }
 

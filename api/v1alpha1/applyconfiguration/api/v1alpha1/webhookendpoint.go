@@ -24,6 +24,8 @@ type WebhookEndpointApplyConfiguration struct {
 	*v1.ObjectMetaApplyConfiguration `json:"metadata,omitempty"`
 	// Spec is the pipeline that is wanted.
 	Spec *WebhookEndpointSpecApplyConfiguration `json:"spec,omitempty"`
+	// Status is the pipeline that was observed.
+	Status *WebhookEndpointStatusApplyConfiguration `json:"status,omitempty"`
 }
 
 // WebhookEndpoint constructs a declarative configuration of the WebhookEndpoint type for use with
@@ -70,6 +72,12 @@ func ExtractWebhookEndpointFrom(webhookEndpoint *apiv1alpha1.WebhookEndpoint, fi
 // applied if another fieldManager has updated or force applied any of the previously applied fields.
 func ExtractWebhookEndpoint(webhookEndpoint *apiv1alpha1.WebhookEndpoint, fieldManager string) (*WebhookEndpointApplyConfiguration, error) {
 	return ExtractWebhookEndpointFrom(webhookEndpoint, fieldManager, "")
+}
+
+// ExtractWebhookEndpointStatus extracts the applied configuration owned by fieldManager from
+// webhookEndpoint for the status subresource.
+func ExtractWebhookEndpointStatus(webhookEndpoint *apiv1alpha1.WebhookEndpoint, fieldManager string) (*WebhookEndpointApplyConfiguration, error) {
+	return ExtractWebhookEndpointFrom(webhookEndpoint, fieldManager, "status")
 }
 
 func (b WebhookEndpointApplyConfiguration) IsApplyConfiguration() {}
@@ -237,6 +245,14 @@ func (b *WebhookEndpointApplyConfiguration) ensureObjectMetaApplyConfigurationEx
 // If called multiple times, the Spec field is set to the value of the last call.
 func (b *WebhookEndpointApplyConfiguration) WithSpec(value *WebhookEndpointSpecApplyConfiguration) *WebhookEndpointApplyConfiguration {
 	b.Spec = value
+	return b
+}
+
+// WithStatus sets the Status field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Status field is set to the value of the last call.
+func (b *WebhookEndpointApplyConfiguration) WithStatus(value *WebhookEndpointStatusApplyConfiguration) *WebhookEndpointApplyConfiguration {
+	b.Status = value
 	return b
 }
 

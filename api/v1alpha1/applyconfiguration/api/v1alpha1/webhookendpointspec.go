@@ -5,6 +5,10 @@
 
 package v1alpha1
 
+import (
+	apiv1alpha1 "github.com/ackrail/ackrail/api/v1alpha1"
+)
+
 // WebhookEndpointSpecApplyConfiguration represents a declarative configuration of the WebhookEndpointSpec type for use
 // with apply.
 //
@@ -20,10 +24,17 @@ type WebhookEndpointSpecApplyConfiguration struct {
 	// Destinations are where each event is delivered to, independently of
 	// one another. 1 to 32, names unique.
 	Destinations []DestinationApplyConfiguration `json:"destinations,omitempty"`
-	// Worker tunes the processes that deliver.
+	// Ingress tunes the pods that take requests.
+	Ingress *IngressApplyConfiguration `json:"ingress,omitempty"`
+	// Worker tunes the pods that deliver.
 	Worker *WorkerApplyConfiguration `json:"worker,omitempty"`
 	// Retention says how long what is kept.
 	Retention *RetentionApplyConfiguration `json:"retention,omitempty"`
+	// Suspend stops a part of the pipeline without losing what it holds:
+	// None, Deliveries (events are accepted and held, none is delivered) or
+	// All (requests are answered with 503 as well, so that senders come
+	// again). Default: None.
+	Suspend *apiv1alpha1.Suspend `json:"suspend,omitempty"`
 }
 
 // WebhookEndpointSpecApplyConfiguration constructs a declarative configuration of the WebhookEndpointSpec type for use with
@@ -61,6 +72,14 @@ func (b *WebhookEndpointSpecApplyConfiguration) WithDestinations(values ...*Dest
 	return b
 }
 
+// WithIngress sets the Ingress field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Ingress field is set to the value of the last call.
+func (b *WebhookEndpointSpecApplyConfiguration) WithIngress(value *IngressApplyConfiguration) *WebhookEndpointSpecApplyConfiguration {
+	b.Ingress = value
+	return b
+}
+
 // WithWorker sets the Worker field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the Worker field is set to the value of the last call.
@@ -74,5 +93,13 @@ func (b *WebhookEndpointSpecApplyConfiguration) WithWorker(value *WorkerApplyCon
 // If called multiple times, the Retention field is set to the value of the last call.
 func (b *WebhookEndpointSpecApplyConfiguration) WithRetention(value *RetentionApplyConfiguration) *WebhookEndpointSpecApplyConfiguration {
 	b.Retention = value
+	return b
+}
+
+// WithSuspend sets the Suspend field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Suspend field is set to the value of the last call.
+func (b *WebhookEndpointSpecApplyConfiguration) WithSuspend(value apiv1alpha1.Suspend) *WebhookEndpointSpecApplyConfiguration {
+	b.Suspend = &value
 	return b
 }

@@ -8,8 +8,13 @@ package v1alpha1
 // WorkerApplyConfiguration represents a declarative configuration of the Worker type for use
 // with apply.
 //
-// Worker tunes the processes that deliver.
+// Worker tunes the pods that deliver.
 type WorkerApplyConfiguration struct {
+	// Replicas is the number of pods. 1 to 100. Default: 1.
+	Replicas *int32 `json:"replicas,omitempty"`
+	// Resources of each pod. What is not given has these defaults: requests
+	// of 50m cpu and 32Mi memory, a limit of 256Mi memory.
+	Resources *ResourcesApplyConfiguration `json:"resources,omitempty"`
 	// LeaseSeconds is how long a worker owns a delivery that it has claimed;
 	// afterwards any worker may take it over. It must exceed every
 	// destination's http.timeoutSeconds by 5 seconds.
@@ -21,6 +26,22 @@ type WorkerApplyConfiguration struct {
 // apply.
 func Worker() *WorkerApplyConfiguration {
 	return &WorkerApplyConfiguration{}
+}
+
+// WithReplicas sets the Replicas field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Replicas field is set to the value of the last call.
+func (b *WorkerApplyConfiguration) WithReplicas(value int32) *WorkerApplyConfiguration {
+	b.Replicas = &value
+	return b
+}
+
+// WithResources sets the Resources field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Resources field is set to the value of the last call.
+func (b *WorkerApplyConfiguration) WithResources(value *ResourcesApplyConfiguration) *WorkerApplyConfiguration {
+	b.Resources = value
+	return b
 }
 
 // WithLeaseSeconds sets the LeaseSeconds field in the declarative configuration to the given value
