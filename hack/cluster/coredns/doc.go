@@ -1,0 +1,2 @@
+// Command coredns is CoreDNS with the few plugins that a cluster needs.
+package main
