@@ -26,6 +26,7 @@ const (
 	resultUnprocessable        result = "unprocessable"
 	resultUnavailable          result = "unavailable"
 	resultOverloaded           result = "overloaded"
+	resultSuspended            result = "suspended"
 	resultNotFound             result = "not_found"
 )
 
@@ -57,9 +58,18 @@ const retryAfter = time.Second
 // secretRetryAfter is for what a person has to mend.
 const secretRetryAfter = 5 * time.Second
 
+// suspendRetryAfter is for what somebody has stopped on purpose: few senders
+// try more than a handful of times, so they should not use them up at once.
+const suspendRetryAfter = 30 * time.Second
+
 // The refusals. Those with a header's name are made for each endpoint.
 var (
 	notFound = answer{result: resultNotFound, status: http.StatusNotFound, body: errorBody("not found"), unread: true}
+
+	suspended = answer{
+		result: resultSuspended, status: http.StatusServiceUnavailable,
+		body: errorBody("suspended"), retryAfter: suspendRetryAfter, unread: true,
+	}
 
 	methodNotAllowed = answer{result: resultMethodNotAllowed, status: http.StatusMethodNotAllowed, body: errorBody("method not allowed"), unread: true}
 

@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/ackrail/ackrail/internal/event"
+	"github.com/ackrail/ackrail/internal/pipeline"
 	"github.com/ackrail/ackrail/internal/signature"
 	"github.com/ackrail/ackrail/internal/testenv"
 )
@@ -441,4 +442,44 @@ func TestUnknownPathInTheLog(t *testing.T) {
 	if strings.Contains(r.logs.String(), "confidential") {
 		t.Error("the log has the query")
 	}
+}
+
+// A suspended endpoint refuses every request before it judges it or reads its
+// body, and the other endpoints go on.
+func TestSuspendedEndpoint(t *testing.T) {
+	r := start(t, database(t), func(s *setup) {
+		s.config.Endpoints[0].Suspend = pipeline.SuspendAll
+		s.config.Endpoints[1].Suspend = pipeline.SuspendDeliveries
+	})
+	unsigned, get, unread := signed(t, "github", []byte("{}")), signed(t, "github", nil), r.dial(t)
+	set("X-Hub-Signature-256")(t, unsigned)
+	get.method = http.MethodGet
+	want := reply{Status: http.StatusServiceUnavailable, Body: refusal("suspended"), Close: true, Header: http.Header{
+		"Content-Type": {"application/json"}, "Content-Length": {"21"}, "Retry-After": {"30"},
+	}}
+	for _, q := range []*request{signed(t, "github", []byte("{}")), unsigned} {
+		if diff := cmp.Diff(want, r.send(t, q)); diff != "" {
+			t.Errorf("answer (-want +got):\n%s", diff)
+		}
+	}
+	unread.write(t, header(signed(t, "github", nil), "Content-Length: 10"))
+	got := unread.read(t)
+	got.Header.Del("Date")
+	if diff := cmp.Diff(want.Body, got.Body); diff != "" || got.Status != want.Status || !got.Close {
+		t.Errorf("answer %+v before the body is sent, want 503 and the end of the connection", got)
+	}
+	if got := r.send(t, get); got.Status != want.Status {
+		t.Errorf("answer %+v to GET, want 503", got)
+	}
+	if n := r.requests(t, "github", "suspended"); n != 4 {
+		t.Errorf("counted %v times, want 4", n)
+	}
+	refused := r.logs.with(t, "Refused a request")
+	if len(refused) != 4 || refused[0]["result"] != "suspended" || refused[0]["level"] != "INFO" {
+		t.Errorf("logged %v, want each as suspended", refused)
+	}
+	if n := r.stored(t); n != 0 {
+		t.Errorf("%d events were stored", n)
+	}
+	r.accept(t, signed(t, "standard", []byte("{}")))
 }

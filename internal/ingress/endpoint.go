@@ -28,7 +28,9 @@ const (
 // endpoint is an endpoint of the configuration, compiled once. It is
 // immutable and safe for concurrent use.
 type endpoint struct {
-	ref          event.EndpointRef
+	ref event.EndpointRef
+	// suspended: every request is refused for the time being.
+	suspended    bool
 	maxBodyBytes int64
 	// mediaTypes are those that the provider sends; nil: any. A body that is
 	// declared as JSON is checked only where they are known.
@@ -56,6 +58,7 @@ type endpoint struct {
 func newEndpoint(c *pipeline.Endpoint, o *Options) (*endpoint, error) {
 	e := &endpoint{
 		ref:          c.Ref(),
+		suspended:    !c.Suspend.Accepts(),
 		maxBodyBytes: c.MaxBodyBytes,
 		keepEvent:    c.Retention.Events(),
 		keepKey:      c.Retention.Dedup(),

@@ -39,8 +39,9 @@ type Options struct {
 	// if zero: a sender has its answer within a second.
 	AckTimeout time.Duration
 	// MaxInflightBytes bounds the bodies of requests that are not answered
-	// yet, 64 MiB if zero. Beyond it requests get 503. It is raised to the
-	// largest maxBodyBytes of an endpoint, which could else never be used.
+	// yet, 64 MiB if zero. Beyond it requests get 503. What is set aside for
+	// a body grows as it arrives. The bound is raised to the largest
+	// maxBodyBytes of an endpoint, which could else never be used.
 	MaxInflightBytes int64
 }
 
@@ -121,19 +122,15 @@ func (h *Handler) judge(e *endpoint, r *http.Request) (a *answer) {
 	if e == h.nowhere {
 		return &notFound
 	}
+	if e.suspended {
+		return &suspended
+	}
 	if refused := e.refuseEarly(r); refused != nil {
 		return refused
 	}
-	size := e.reservation(r)
-	if !h.budget.TryAcquire(size) {
-		return &overloaded
-	}
-	h.opts.Metrics.inflightBytes.Add(float64(size))
-	defer func() {
-		h.opts.Metrics.inflightBytes.Sub(float64(size))
-		h.budget.Release(size)
-	}()
-	body, refused := e.readBody(r)
+	s := &share{handler: h}
+	defer s.release()
+	body, refused := e.readBody(r, s)
 	if refused != nil {
 		return refused
 	}

@@ -211,10 +211,11 @@ func TestInflightBudget(t *testing.T) {
 			return nil
 		})
 	}
+	const half = maxBody / 2
 	declared, chunked := r.dial(t), r.dial(t)
-	declared.write(t, header(signed(t, "none", nil), fmt.Sprintf("Content-Length: %d", maxBody)))
+	declared.write(t, header(signed(t, "none", nil), fmt.Sprintf("Content-Length: %d", maxBody))+strings.Repeat("x", half))
 	reserved(maxBody)
-	chunked.write(t, header(signed(t, "none", nil), "Transfer-Encoding: chunked"))
+	chunked.write(t, header(signed(t, "none", nil), "Transfer-Encoding: chunked")+fmt.Sprintf("%x\r\n", maxBody)+strings.Repeat("x", half))
 	reserved(2 * maxBody)
 
 	r.refusedInTime(t, signed(t, "github", []byte("{}")), "overloaded")
@@ -223,7 +224,7 @@ func TestInflightBudget(t *testing.T) {
 	}
 	r.accept(t, signed(t, "none", nil)) // needs no memory
 
-	declared.write(t, strings.Repeat("x", maxBody))
+	declared.write(t, strings.Repeat("x", half))
 	if got := declared.read(t); got.Status != http.StatusAccepted {
 		t.Errorf("answer %+v, want 202", got)
 	}
@@ -231,6 +232,39 @@ func TestInflightBudget(t *testing.T) {
 	r.accept(t, signed(t, "github", []byte("{}")))
 	chunked.Close()
 	reserved(0)
+}
+
+// A body that grows out of the room that is left is refused in the middle,
+// and gives back what it had.
+func TestBodyOutgrowsTheBudget(t *testing.T) {
+	r := start(t, database(t), func(s *setup) { s.options.MaxInflightBytes = maxBody })
+	first := r.unfinished(t) // holds 2 bytes, so that a largest body has no room
+	r.refusedInTime(t, signed(t, "none", make([]byte, maxBody)), "overloaded")
+	first.write(t, "x")
+	if got := first.read(t); got.Status != http.StatusAccepted {
+		t.Errorf("answer %+v, want 202", got)
+	}
+	r.accept(t, signed(t, "none", make([]byte, maxBody)))
+}
+
+// Senders that declare large bodies and send nothing hold next to nothing, so
+// they keep nobody out.
+func TestSilentSendersKeepNobodyOut(t *testing.T) {
+	r := start(t, database(t), func(s *setup) { s.options.MaxInflightBytes = 2 * maxBody })
+	const silent = 8
+	for range silent {
+		w := r.dial(t)
+		w.write(t, header(signed(t, "none", nil), fmt.Sprintf("Content-Length: %d", maxBody)))
+	}
+	testenv.Eventually(t, 10*time.Second, func() error {
+		if n := r.metric(t, "ackrail_ingress_inflight_bytes"); n == 0 || n > silent*4096 {
+			return fmt.Errorf("%v bytes are set aside", n)
+		} else if n < silent*4096 {
+			return fmt.Errorf("not all have arrived: %v bytes", n)
+		}
+		return nil
+	})
+	r.accept(t, signed(t, "github", []byte(`"`+strings.Repeat("x", maxBody-2)+`"`)))
 }
 
 // The budget is never less than what one request may take.

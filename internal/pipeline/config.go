@@ -49,6 +49,8 @@ type Endpoint struct {
 	// timeout plus LeaseMargin.
 	LeaseSeconds int       `json:"leaseSeconds"`
 	Retention    Retention `json:"retention"`
+	// Suspend stops a part of the endpoint; empty stands for SuspendNone.
+	Suspend Suspend `json:"suspend,omitempty"`
 }
 
 // Ref returns the endpoint's identity.
@@ -58,6 +60,24 @@ func (e *Endpoint) Ref() event.EndpointRef {
 
 // Lease returns LeaseSeconds as a duration.
 func (e *Endpoint) Lease() time.Duration { return seconds(e.LeaseSeconds) }
+
+// Suspend says which part of an endpoint stands still.
+type Suspend string
+
+// What can stand still.
+const (
+	SuspendNone Suspend = "None"
+	// SuspendDeliveries accepts events and holds them.
+	SuspendDeliveries Suspend = "Deliveries"
+	// SuspendAll delivers nothing and refuses requests for the time being.
+	SuspendAll Suspend = "All"
+)
+
+// Accepts reports whether requests are taken.
+func (s Suspend) Accepts() bool { return s != SuspendAll }
+
+// Delivers reports whether events are delivered.
+func (s Suspend) Delivers() bool { return s == "" || s == SuspendNone }
 
 // Verification says how a request proves where it comes from.
 type Verification struct {

@@ -101,6 +101,8 @@ func (e *Endpoint) validate(at string, f *faults) {
 	f.between(e.Retention.EventsSeconds, 1, maxSeconds, at+".retention.eventsSeconds")
 	f.between(e.Retention.DeadLettersSeconds, 1, maxSeconds, at+".retention.deadLettersSeconds")
 	f.between(e.Retention.DedupSeconds, 1, maxSeconds, at+".retention.dedupSeconds")
+	suspends := []Suspend{SuspendNone, SuspendDeliveries, SuspendAll}
+	f.check(e.Suspend == "" || slices.Contains(suspends, e.Suspend), at+".suspend", "unknown value %q: use one of %v", e.Suspend, suspends)
 	f.check(len(e.Destinations) > 0, at+".destinations", "at least one is required")
 	names := map[string]bool{}
 	for i := range e.Destinations {

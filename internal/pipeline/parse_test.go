@@ -195,6 +195,10 @@ func endpointRules() []rule {
 		at("no name", github, func(e *pipeline.Endpoint) { e.Name = "" }, ""),
 		at("no path", github, func(e *pipeline.Endpoint) { e.Path = "" }, ".path"),
 		at("relative path", github, func(e *pipeline.Endpoint) { e.Path = "hooks" }, ".path"),
+		at("suspend None", github, func(e *pipeline.Endpoint) { e.Suspend = "None" }),
+		at("suspend Deliveries", github, func(e *pipeline.Endpoint) { e.Suspend = "Deliveries" }),
+		at("suspend All", github, func(e *pipeline.Endpoint) { e.Suspend = "All" }),
+		at("suspend something else", github, func(e *pipeline.Endpoint) { e.Suspend = "all" }, ".suspend"),
 		at("no destinations", github, func(e *pipeline.Endpoint) { e.Destinations = nil }, ".destinations"),
 		at("destination without a name", github, func(e *pipeline.Endpoint) { e.Destinations[1].Name = "" }, ".destinations[1].name"),
 		at("twice the same destination", github, func(e *pipeline.Endpoint) { e.Destinations[1].Name = "handler" }, ".destinations[1].name"),
@@ -321,6 +325,19 @@ func TestValidateNamesEveryFault(t *testing.T) {
 	checkFaults(t, c.Validate(), []string{
 		"endpoints[0].path: ", "endpoints[0].destinations[0].http.url: ", "endpoints[2].verification.hmac.algorithm: ", "endpoints[3].retention.dedupSeconds: ",
 	})
+}
+
+func TestSuspend(t *testing.T) {
+	for suspend, want := range map[pipeline.Suspend][2]bool{
+		"":                         {true, true},
+		pipeline.SuspendNone:       {true, true},
+		pipeline.SuspendDeliveries: {true, false},
+		pipeline.SuspendAll:        {false, false},
+	} {
+		if got := [2]bool{suspend.Accepts(), suspend.Delivers()}; got != want {
+			t.Errorf("%q: accepts and delivers %v, want %v", suspend, got, want)
+		}
+	}
 }
 
 func TestAccessors(t *testing.T) {

@@ -2,6 +2,7 @@ package resources
 
 import (
 	"path"
+	"slices"
 
 	"github.com/ackrail/ackrail/api/v1alpha1"
 	"github.com/ackrail/ackrail/internal/pipeline"
@@ -16,7 +17,13 @@ func SecretFile(namespace string, ref v1alpha1.SecretKeyRef) string {
 // SecretRefs returns the Secrets that an endpoint's pods need, in the order
 // of the spec. The database's is not among them.
 func SecretRefs(e *v1alpha1.WebhookEndpoint) []v1alpha1.SecretKeyRef {
-	refs := append([]v1alpha1.SecretKeyRef(nil), e.Spec.Source.SecretRefs...)
+	return append(slices.Clone(e.Spec.Source.SecretRefs), signingSecretRefs(e)...)
+}
+
+// signingSecretRefs returns the Secrets that deliveries are signed with, in
+// the order of the destinations.
+func signingSecretRefs(e *v1alpha1.WebhookEndpoint) []v1alpha1.SecretKeyRef {
+	var refs []v1alpha1.SecretKeyRef
 	for i := range e.Spec.Destinations {
 		if ref := e.Spec.Destinations[i].HTTP.SigningSecretRef; ref != nil {
 			refs = append(refs, *ref)
@@ -53,6 +60,9 @@ func endpoint(e *v1alpha1.WebhookEndpoint) pipeline.Endpoint {
 			DeadLettersSeconds: int(spec.Retention.DeadLettersSeconds),
 			DedupSeconds:       int(spec.Retention.DedupSeconds),
 		},
+	}
+	if spec.Suspend != v1alpha1.SuspendNone { // else left out, for pods that do not know the field
+		p.Suspend = pipeline.Suspend(spec.Suspend)
 	}
 	for i := range spec.Destinations {
 		p.Destinations = append(p.Destinations, destination(e.Namespace, &spec.Destinations[i]))

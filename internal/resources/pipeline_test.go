@@ -126,6 +126,24 @@ spec:
 			e.Verification.Provider = pipeline.ProviderStandardWebhooks
 			e.Identity.TypeHeader = "X-Type"
 		}},
+		{"nothing suspended", `
+spec:
+  suspend: None
+  source: {provider: GitHub, secretRefs: [{name: github-webhook, key: secret}]}
+  destinations: [{name: handler, http: {url: "http://handler:8080/events"}}]
+`, func(*pipeline.Endpoint) {}},
+		{"deliveries suspended", `
+spec:
+  suspend: Deliveries
+  source: {provider: GitHub, secretRefs: [{name: github-webhook, key: secret}]}
+  destinations: [{name: handler, http: {url: "http://handler:8080/events"}}]
+`, func(e *pipeline.Endpoint) { e.Suspend = pipeline.SuspendDeliveries }},
+		{"all suspended", `
+spec:
+  suspend: All
+  source: {provider: GitHub, secretRefs: [{name: github-webhook, key: secret}]}
+  destinations: [{name: handler, http: {url: "http://handler:8080/events"}}]
+`, func(e *pipeline.Endpoint) { e.Suspend = pipeline.SuspendAll }},
 		{"None", `
 spec:
   source: {provider: None, identity: {idempotencyKey: {header: X-Id}}}

@@ -106,6 +106,8 @@ func (l *lanes) wants(how look, now time.Time) []store.Want {
 	var asked []*lane
 	for _, n := range l.all {
 		switch {
+		case !n.endpoint.Suspend.Delivers():
+			// Nobody asks for it, so what is due waits where it is.
 		case !l.hasRoom(n):
 			// What it was to be asked for must not be forgotten.
 			n.more = n.more || how == lookAll
