@@ -47,32 +47,70 @@ func newDead(t *testing.T, n int) string {
 		t.Fatal(err)
 	}
 	s := openStore(t, url)
+	enqueue(t, s, n)
+	if got := end(t, s, event.VerdictDead); got != n {
+		t.Fatalf("%d dead letters, want %d", got, n)
+	}
+	return url
+}
+
+// enqueue commits n events and returns their ids.
+func enqueue(t *testing.T, s *store.Store, n int) []event.ID {
+	t.Helper()
 	q := store.NewEnqueuer(s, store.EnqueuerOptions{})
 	defer q.Close()
-	subs := make([]store.Submission, n)
-	for i := range subs {
-		id, err := event.NewID()
-		if err != nil {
+	ids, errs := make([]event.ID, n), make([]error, n)
+	var calls sync.WaitGroup
+	for i := range n {
+		var err error
+		if ids[i], err = event.NewID(); err != nil {
 			t.Fatal(err)
 		}
-		subs[i] = store.Submission{
-			Event:        &event.Event{ID: id, Endpoint: destination.Endpoint, Key: id.String(), Type: "push", Body: []byte("{}")},
+		sub := store.Submission{
+			Event:        &event.Event{ID: ids[i], Endpoint: destination.Endpoint, Key: ids[i].String(), Type: "push", Body: []byte("{}")},
 			Destinations: []string{destination.Name}, KeepEvent: time.Hour, KeepKey: time.Hour,
 		}
-	}
-	errs := make([]error, n)
-	var calls sync.WaitGroup
-	for i := range subs {
-		calls.Go(func() { _, errs[i] = q.Enqueue(context.Background(), subs[i]) })
+		calls.Go(func() { _, errs[i] = q.Enqueue(context.Background(), sub) })
 	}
 	calls.Wait()
 	if err := errors.Join(errs...); err != nil {
 		t.Fatal(err)
 	}
-	if got := end(t, s, event.VerdictDead); got != n {
-		t.Fatalf("%d dead letters, want %d", got, n)
+	return ids
+}
+
+// claim takes what is due, at most as much as given.
+func claim(t *testing.T, s *store.Store, most int) []*store.Claim {
+	t.Helper()
+	claims, err := s.Claim(t.Context(), "worker", []store.Want{{
+		Destination: destination, Most: most, MostBytes: 1 << 20, Lease: time.Minute, MaxAttempts: 3, KeepLedger: time.Hour,
+	}})
+	if err != nil {
+		t.Fatal(err)
 	}
-	return url
+	return claims
+}
+
+// complete ends claims with one verdict.
+func complete(t *testing.T, s *store.Store, v event.Verdict, claims []*store.Claim) {
+	t.Helper()
+	var outcomes []store.Outcome
+	for _, c := range claims {
+		o := store.Outcome{Claim: c, Verdict: v, Status: 200, KeepLedger: time.Hour, KeepEnded: time.Hour}
+		if v == event.VerdictDead {
+			o.Reason = event.ReasonPermanentStatus
+		}
+		outcomes = append(outcomes, o)
+	}
+	took, err := s.Complete(t.Context(), outcomes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, ok := range took {
+		if !ok {
+			t.Fatalf("%s: fenced", claims[i].Token.Delivery)
+		}
+	}
 }
 
 // end ends everything that is due with one verdict and returns how much that
@@ -80,45 +118,24 @@ func newDead(t *testing.T, n int) string {
 func end(t *testing.T, s *store.Store, v event.Verdict) (n int) {
 	t.Helper()
 	for {
-		claims, err := s.Claim(t.Context(), "worker", []store.Want{{
-			Destination: destination, Most: 200, MostBytes: 1 << 20, Lease: time.Minute, MaxAttempts: 3, KeepLedger: time.Hour,
-		}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		claims := claim(t, s, 200)
 		if len(claims) == 0 {
 			return n
 		}
-		var outcomes []store.Outcome
-		for _, c := range claims {
-			o := store.Outcome{Claim: c, Verdict: v, Status: 200, KeepLedger: time.Hour, KeepEnded: time.Hour}
-			if v == event.VerdictDead {
-				o.Reason = event.ReasonPermanentStatus
-			}
-			outcomes = append(outcomes, o)
-		}
-		took, err := s.Complete(t.Context(), outcomes)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for i, ok := range took {
-			if !ok {
-				t.Fatalf("%s: fenced", claims[i].Token.Delivery)
-			}
-		}
+		complete(t, s, v, claims)
 		n += len(claims)
 	}
 }
 
-func afterFix() store.Replay {
-	return store.Replay{
+func afterFix() replay.Request {
+	return replay.Request{
 		ID: uuid.New(), Namespace: "payments", Name: "after-fix", Endpoint: destination.Endpoint,
-		Selector: store.Selector{States: []event.State{event.StateDead}}, Spec: "{}",
+		Selector: replay.Selector{States: []event.State{event.StateDead}}, Spec: "{}",
 	}
 }
 
 // wantStatus compares everything but the times.
-func wantStatus(t *testing.T, want, got store.ReplayStatus, completed bool) {
+func wantStatus(t *testing.T, want, got replay.Status, completed bool) {
 	t.Helper()
 	if got.PlannedAt.IsZero() || completed != (got.CompletedAt != nil) {
 		t.Errorf("planned at %s, completed at %v", got.PlannedAt, got.CompletedAt)
@@ -146,17 +163,17 @@ func runs(t *testing.T, s *store.Store) map[int]int {
 func TestStart(t *testing.T) {
 	s := openStore(t, newDead(t, several))
 	r := afterFix()
-	status, err := replay.Start(t.Context(), s, r)
+	status, err := replay.Start(t.Context(), s, r, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	wantStatus(t, store.ReplayStatus{Matched: several, Queued: several, Open: several}, status, false)
+	wantStatus(t, replay.Status{Matched: several, Queued: several, Open: several}, status, false)
 	end(t, s, event.VerdictDone)
-	again, err := replay.Start(t.Context(), s, r)
+	again, err := replay.Start(t.Context(), s, r, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	wantStatus(t, store.ReplayStatus{Matched: several, Queued: several, Succeeded: several}, again, true)
+	wantStatus(t, replay.Status{Matched: several, Queued: several, Succeeded: several}, again, true)
 	if diff := cmp.Diff(map[int]int{1: several, 2: several}, runs(t, s)); diff != "" {
 		t.Errorf("runs (-want +got):\n%s", diff)
 	}
@@ -180,7 +197,7 @@ func TestStartWakesWorkers(t *testing.T) {
 		}
 	}
 	testenv.Eventually(t, patience, woken(1))
-	if _, err := replay.Start(t.Context(), s, afterFix()); err != nil {
+	if _, err := replay.Start(t.Context(), s, afterFix(), 0); err != nil {
 		t.Fatal(err)
 	}
 	testenv.Eventually(t, patience, woken(2))
@@ -190,16 +207,16 @@ func TestStartRefuses(t *testing.T) {
 	s := openStore(t, newDead(t, 1))
 	unknown := afterFix()
 	unknown.Endpoint.Name = "gitlab"
-	if status, err := replay.Start(t.Context(), s, unknown); !errors.Is(err, store.ErrUnknownEndpoint) || status != (store.ReplayStatus{}) {
+	if status, err := replay.Start(t.Context(), s, unknown, 0); !errors.Is(err, replay.ErrUnknownEndpoint) || status != (replay.Status{}) {
 		t.Errorf("unknown endpoint: %+v, %v", status, err)
 	}
 	r := afterFix()
-	if _, err := replay.Start(t.Context(), s, r); err != nil {
+	if _, err := replay.Start(t.Context(), s, r, 0); err != nil {
 		t.Fatal(err)
 	}
 	r.Spec = "changed"
-	if _, err := replay.Start(t.Context(), s, r); !errors.Is(err, store.ErrReplayChanged) {
-		t.Errorf("another spec: %v, want %v", err, store.ErrReplayChanged)
+	if _, err := replay.Start(t.Context(), s, r, 0); !errors.Is(err, replay.ErrChanged) {
+		t.Errorf("another spec: %v, want %v", err, replay.ErrChanged)
 	}
 }
 
@@ -219,7 +236,7 @@ func TestInterruptedReplayGoesOn(t *testing.T) {
 		return testenv.Forward
 	})
 	r := afterFix()
-	if _, err := replay.Start(t.Context(), openStore(t, proxy.URL()), r); !errors.Is(err, store.ErrUnavailable) {
+	if _, err := replay.Start(t.Context(), openStore(t, proxy.URL()), r, 0); !errors.Is(err, store.ErrUnavailable) {
 		t.Fatalf("cut off: %v, want %v", err, store.ErrUnavailable)
 	}
 	s := openStore(t, url)
@@ -232,11 +249,11 @@ func TestInterruptedReplayGoesOn(t *testing.T) {
 	}
 	early := end(t, s, event.VerdictDone) // the workers do not wait for the rest
 
-	statuses, errs := make([]store.ReplayStatus, 3), make([]error, 3)
+	statuses, errs := make([]replay.Status, 3), make([]error, 3)
 	var runners sync.WaitGroup
 	for i := range statuses {
 		other := openStore(t, url)
-		runners.Go(func() { statuses[i], errs[i] = replay.Start(context.Background(), other, r) })
+		runners.Go(func() { statuses[i], errs[i] = replay.Start(context.Background(), other, r, 0) })
 	}
 	runners.Wait()
 	if err := errors.Join(errs...); err != nil {
@@ -253,22 +270,22 @@ func TestInterruptedReplayGoesOn(t *testing.T) {
 func TestWait(t *testing.T) {
 	s := openStore(t, newDead(t, 3))
 	r := afterFix()
-	if _, err := replay.Start(t.Context(), s, r); err != nil {
+	if _, err := replay.Start(t.Context(), s, r, 0); err != nil {
 		t.Fatal(err)
 	}
-	seen := make(chan store.ReplayStatus, 100)
+	seen := make(chan replay.Status, 100)
 	type answer struct {
-		status store.ReplayStatus
+		status replay.Status
 		err    error
 	}
 	answers := make(chan answer, 1)
 	go func() {
-		status, err := replay.Wait(context.Background(), s, r.ID, time.Millisecond, func(s store.ReplayStatus) { seen <- s })
+		status, err := replay.Wait(context.Background(), s, r.ID, time.Millisecond, func(s replay.Status) { seen <- s })
 		answers <- answer{status, err}
 	}()
 	select {
 	case status := <-seen:
-		wantStatus(t, store.ReplayStatus{Matched: 3, Queued: 3, Open: 3}, status, false)
+		wantStatus(t, replay.Status{Matched: 3, Queued: 3, Open: 3}, status, false)
 	case <-time.After(patience):
 		t.Fatal("no progress is told")
 	}
@@ -282,10 +299,10 @@ func TestWait(t *testing.T) {
 	if got.err != nil {
 		t.Fatal(got.err)
 	}
-	final := store.ReplayStatus{Matched: 3, Queued: 3, Succeeded: 3}
+	final := replay.Status{Matched: 3, Queued: 3, Succeeded: 3}
 	wantStatus(t, final, got.status, true)
 	// Progress is told of each status once, of the last one too.
-	var told []store.ReplayStatus
+	var told []replay.Status
 	for len(seen) > 0 {
 		told = append(told, <-seen)
 	}
@@ -300,18 +317,18 @@ func TestWait(t *testing.T) {
 func TestWaitEnds(t *testing.T) {
 	s := openStore(t, newDead(t, 1))
 	r := afterFix()
-	if _, err := replay.Start(t.Context(), s, r); err != nil {
+	if _, err := replay.Start(t.Context(), s, r, 0); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
-	status, err := replay.Wait(ctx, s, r.ID, time.Hour, func(store.ReplayStatus) { cancel() })
+	status, err := replay.Wait(ctx, s, r.ID, time.Hour, func(replay.Status) { cancel() })
 	if !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v, want %v", err, context.Canceled)
 	}
-	wantStatus(t, store.ReplayStatus{Matched: 1, Queued: 1, Open: 1}, status, false)
+	wantStatus(t, replay.Status{Matched: 1, Queued: 1, Open: 1}, status, false)
 
 	told := 0
-	if _, err := replay.Wait(t.Context(), s, uuid.New(), time.Hour, func(store.ReplayStatus) { told++ }); !errors.Is(err, store.ErrNotFound) || told > 0 {
+	if _, err := replay.Wait(t.Context(), s, uuid.New(), time.Hour, func(replay.Status) { told++ }); !errors.Is(err, replay.ErrNotPlanned) || told > 0 {
 		t.Errorf("unknown replay: %v after %d times", err, told)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/ackrail/ackrail/internal/event"
+	"github.com/ackrail/ackrail/internal/replay"
 	"github.com/ackrail/ackrail/internal/testenv"
 )
 
@@ -63,7 +64,7 @@ func TestThroughPgBouncer(t *testing.T) {
 	}
 	same(t, "counts", []Counts{{Dead: senders * each}, {}}, counts(t, s, "a", "b"))
 
-	r := plan(t, s, newReplay(t, Selector{States: selectDead}))
+	r := plan(t, s, newReplay(t, replay.Selector{States: selectDead}))
 	queued := make([]int, workers)
 	parallel(workers, func(i int) {
 		for {

@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/ackrail/ackrail/internal/event"
+	"github.com/ackrail/ackrail/internal/replay"
 	"github.com/ackrail/ackrail/internal/testenv"
 )
 
@@ -185,7 +186,7 @@ func TestRetention(t *testing.T) {
 			}
 
 			// Everything that is open is delivered, everything dead replayed.
-			replay := Replay{ID: newID(t), Endpoint: endpoint, Selector: Selector{States: []event.State{event.StateDead}, Types: []string{"push"}}}
+			replay := replay.Request{ID: newID(t), Endpoint: endpoint, Selector: replay.Selector{States: []event.State{event.StateDead}, Types: []string{"push"}}}
 			if err := s.PlanReplay(t.Context(), replay); err != nil {
 				t.Fatal(err)
 			}
@@ -464,7 +465,7 @@ func TestPurgeWaitsForReplays(t *testing.T) {
 	age(t, s, -1, id)
 	maintain(t, s)
 	finish(t, s, event.VerdictDone, claimOne(t, s)) // nothing needs the held copy any more
-	replay := Replay{ID: newID(t), Endpoint: endpoint, Selector: Selector{States: []event.State{event.StateDone}}}
+	replay := replay.Request{ID: newID(t), Endpoint: endpoint, Selector: replay.Selector{States: []event.State{event.StateDone}}}
 	if err := s.PlanReplay(t.Context(), replay); err != nil {
 		t.Fatal(err)
 	}
@@ -514,7 +515,7 @@ func TestReplayOfAnEventThatEndsSoon(t *testing.T) {
 	finish(t, s, event.VerdictDone, claimOne(t, s))
 	execute(t, s, "UPDATE event SET expires_at = now() + interval '5 minutes'")
 	execute(t, s, "UPDATE settled SET expires_at = (SELECT expires_at FROM event)")
-	replay := Replay{ID: newID(t), Endpoint: endpoint, Selector: Selector{States: []event.State{event.StateDone}}}
+	replay := replay.Request{ID: newID(t), Endpoint: endpoint, Selector: replay.Selector{States: []event.State{event.StateDone}}}
 	if err := s.PlanReplay(t.Context(), replay); err != nil {
 		t.Fatal(err)
 	}

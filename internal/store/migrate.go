@@ -28,15 +28,12 @@ const versionTable = "schema_version"
 // in a lock table, which works through any pooler. If a migrator is killed,
 // the next one waits until its lock lapses (half a minute).
 func Migrate(ctx context.Context, url string, logf func(format string, args ...any)) error {
-	config, err := pgx.ParseConfig(url)
+	config, err := Options{Name: "ackrail migrate"}.parse(url)
 	if err != nil {
-		return errURL
+		return err
 	}
-	config.DefaultQueryExecMode = pgx.QueryExecModeExec
-	if config.ConnectTimeout == 0 {
-		config.ConnectTimeout = connectTimeout
-	}
-	db := stdlib.OpenDB(*config)
+	config.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeExec
+	db := stdlib.OpenDB(*config.ConnConfig)
 	defer func() { _ = db.Close() }()
 
 	if err := createSchema(ctx, db); err != nil {

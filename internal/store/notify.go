@@ -85,7 +85,7 @@ func (n *Notifier) send(ctx context.Context) {
 // connection of its own, outside the pool. Through a pooler in transaction
 // mode it hears nothing, which costs latency only.
 func (s *Store) Listen(ctx context.Context, wake func()) error {
-	conn, err := pgx.ConnectConfig(ctx, s.pool.Config().ConnConfig)
+	conn, err := pgx.ConnectConfig(ctx, s.connConfig())
 	if err != nil {
 		return classify("listening for work", err)
 	}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/ackrail/ackrail/internal/event"
+	"github.com/ackrail/ackrail/internal/replay"
 	"github.com/ackrail/ackrail/internal/testenv"
 )
 
@@ -23,7 +24,7 @@ func TestPausedProcessHoldsNobodyUp(t *testing.T) {
 			return s.EnsurePartitions(ctx, []Keep{{Events: time.Duration(20+n*10) * day, Ledger: day}})
 		}},
 		"replay": {"picked AS MATERIALIZED", func(ctx context.Context, s *Store, n int) error {
-			r := Replay{ID: ids[n], Namespace: "test", Name: digits(n), Endpoint: dest("a").Endpoint, Selector: Selector{States: []event.State{event.StateDead}}}
+			r := replay.Request{ID: ids[n], Namespace: "test", Name: digits(n), Endpoint: dest("a").Endpoint, Selector: replay.Selector{States: []event.State{event.StateDead}}}
 			if err := s.PlanReplay(ctx, r); err != nil {
 				return err
 			}

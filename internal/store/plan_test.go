@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/ackrail/ackrail/internal/event"
+	"github.com/ackrail/ackrail/internal/replay"
 )
 
 // node is what EXPLAIN tells of one step of a plan.
@@ -167,7 +168,7 @@ func TestPlansOnABacklog(t *testing.T) {
 			s := newStore(t)
 			execute(t, s, "ALTER TABLE delivery SET (autovacuum_enabled = false)")
 			enqueueNew(t, s, 1, "b")
-			replay := plan(t, s, newReplay(t, Selector{States: selectDead, Events: newDead(t, s, 1)}))
+			replay := plan(t, s, newReplay(t, replay.Selector{States: selectDead, Events: newDead(t, s, 1)}))
 			drift(t, s)
 			events := column[string](t, s, `SELECT event_id::text FROM delivery
 				WHERE state = 'claimed' AND destination_id = (SELECT id FROM destination WHERE name = 'a') ORDER BY 1 LIMIT $1`, batch)

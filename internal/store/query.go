@@ -117,8 +117,7 @@ type EventRecord struct {
 	Attempts   []AttemptRecord
 }
 
-// ErrNotFound is returned for an event of which nothing is left, and for a
-// replay that was never planned.
+// ErrNotFound is returned for an event of which nothing is left.
 var ErrNotFound = errors.New("not found")
 
 // ShowEvent returns everything about an event.

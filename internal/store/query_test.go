@@ -10,6 +10,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/ackrail/ackrail/internal/event"
+	"github.com/ackrail/ackrail/internal/replay"
 )
 
 func TestListDeliveries(t *testing.T) {
@@ -176,22 +177,23 @@ func TestErrorsNameWhatWasDone(t *testing.T) {
 	s := openStore(t, "postgres://nobody@127.0.0.1:1/nothing")
 	id, claims := newID(t), []*Claim{{}}
 	for doing, do := range map[string]func() error{
-		"checking the schema":         func() error { return s.Ping(t.Context()) },
-		"registering names":           func() error { return s.Register(t.Context(), []event.DestinationRef{dest("a")}) },
-		"claiming deliveries":         func() error { _, err := s.Claim(t.Context(), "w", []Want{want("a")}); return err },
-		"recording outcomes":          func() error { _, err := s.Complete(t.Context(), []Outcome{{Claim: claims[0]}}); return err },
-		"renewing leases":             func() error { _, err := s.Renew(t.Context(), claims, []time.Duration{1}); return err },
-		"counting deliveries":         func() error { _, err := s.Counts(t.Context(), nil); return err },
-		"maintaining the database":    func() error { _, err := s.Maintain(t.Context(), nil); return err },
-		"creating partitions":         func() error { return s.EnsurePartitions(t.Context(), keeps) },
-		"listing deliveries":          func() error { _, err := s.ListDeliveries(t.Context(), Filter{Limit: 1}); return err },
-		"reading the event":           func() error { _, err := s.ShowEvent(t.Context(), id); return err },
-		"planning the replay":         func() error { return s.PlanReplay(t.Context(), newReplay(t, Selector{})) },
-		"running the replay":          func() error { _, _, err := s.RunReplay(t.Context(), id, 1); return err },
-		"reading the replay's status": func() error { _, err := s.ReplayStatus(t.Context(), id); return err },
-		"waking the workers":          func() error { return s.Wake(t.Context()) },
-		"listening for work":          func() error { return s.Listen(t.Context(), func() {}) },
-		"committing events":           func() error { return s.enqueueBatch(t.Context(), []Submission{submission(t, "k")})[0].err },
+		"checking the schema":                 func() error { return s.Ping(t.Context()) },
+		"registering names":                   func() error { return s.Register(t.Context(), []event.DestinationRef{dest("a")}) },
+		"claiming deliveries":                 func() error { _, err := s.Claim(t.Context(), "w", []Want{want("a")}); return err },
+		"recording outcomes":                  func() error { _, err := s.Complete(t.Context(), []Outcome{{Claim: claims[0]}}); return err },
+		"renewing leases":                     func() error { _, err := s.Renew(t.Context(), claims, []time.Duration{1}); return err },
+		"counting deliveries":                 func() error { _, err := s.Counts(t.Context(), nil); return err },
+		"maintaining the database":            func() error { _, err := s.Maintain(t.Context(), nil); return err },
+		"creating partitions":                 func() error { return s.EnsurePartitions(t.Context(), keeps) },
+		"listing deliveries":                  func() error { _, err := s.ListDeliveries(t.Context(), Filter{Limit: 1}); return err },
+		"reading the event":                   func() error { _, err := s.ShowEvent(t.Context(), id); return err },
+		"counting what the replay would take": func() error { _, err := s.CountReplay(t.Context(), newReplay(t, replay.Selector{})); return err },
+		"planning the replay":                 func() error { return s.PlanReplay(t.Context(), newReplay(t, replay.Selector{})) },
+		"running the replay":                  func() error { _, _, err := s.RunReplay(t.Context(), id, 1); return err },
+		"reading the replay's status":         func() error { _, err := s.ReplayStatus(t.Context(), id); return err },
+		"waking the workers":                  func() error { return s.Wake(t.Context()) },
+		"listening for work":                  func() error { return s.Listen(t.Context(), func() {}) },
+		"committing events":                   func() error { return s.enqueueBatch(t.Context(), []Submission{submission(t, "k")})[0].err },
 	} {
 		if err := do(); !errors.Is(err, ErrUnavailable) || !strings.HasPrefix(err.Error(), doing+": ") {
 			t.Errorf("%s: %v", doing, err)

@@ -9,6 +9,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/ackrail/ackrail/internal/event"
+	"github.com/ackrail/ackrail/internal/replay"
 )
 
 var (
@@ -17,12 +18,12 @@ var (
 	selectBoth = []event.State{event.StateDead, event.StateDone}
 )
 
-func newReplay(t testing.TB, x Selector) Replay {
+func newReplay(t testing.TB, x replay.Selector) replay.Request {
 	t.Helper()
-	return Replay{ID: newID(t), Namespace: "payments", Name: "after-fix", Endpoint: endpoint, Selector: x, Spec: "{}"}
+	return replay.Request{ID: newID(t), Namespace: "payments", Name: "after-fix", Endpoint: endpoint, Selector: x, Spec: "{}"}
 }
 
-func plan(t testing.TB, s *Store, r Replay) Replay {
+func plan(t testing.TB, s *Store, r replay.Request) replay.Request {
 	t.Helper()
 	if err := s.PlanReplay(t.Context(), r); err != nil {
 		t.Fatal(err)
@@ -31,7 +32,7 @@ func plan(t testing.TB, s *Store, r Replay) Replay {
 }
 
 // run starts the runs of a replay, batch by batch.
-func run(t testing.TB, s *Store, r Replay, batch int) (queued, skipped int) {
+func run(t testing.TB, s *Store, r replay.Request, batch int) (queued, skipped int) {
 	t.Helper()
 	for {
 		q, k, err := s.RunReplay(t.Context(), r.ID, batch)
@@ -48,7 +49,7 @@ func run(t testing.TB, s *Store, r Replay, batch int) (queued, skipped int) {
 	}
 }
 
-func status(t testing.TB, s *Store, r Replay) ReplayStatus {
+func status(t testing.TB, s *Store, r replay.Request) replay.Status {
 	t.Helper()
 	got, err := s.ReplayStatus(t.Context(), r.ID)
 	if err != nil {
@@ -59,20 +60,20 @@ func status(t testing.TB, s *Store, r Replay) ReplayStatus {
 
 // progress is a status without its times.
 type progress struct {
-	Matched, Queued, Skipped, Succeeded, Dead, Open, Planned int64
-	Completed                                                bool
+	Matched, Queued, Skipped, Succeeded, Dead, Open, Failed, Planned int64
+	Completed                                                        bool
 }
 
-func wantStatus(t testing.TB, s *Store, r Replay, expected progress) ReplayStatus {
+func wantStatus(t testing.TB, s *Store, r replay.Request, expected progress) replay.Status {
 	t.Helper()
 	got := status(t, s, r)
 	same(t, "status", expected, progress{
-		got.Matched, got.Queued, got.Skipped, got.Succeeded, got.Dead, got.Open, got.Planned(), got.CompletedAt != nil,
+		got.Matched, got.Queued, got.Skipped, got.Succeeded, got.Dead, got.Open, got.Failed, got.Planned(), got.CompletedAt != nil,
 	})
 	return got
 }
 
-func skips(t testing.TB, s *Store, r Replay) []string {
+func skips(t testing.TB, s *Store, r replay.Request) []string {
 	t.Helper()
 	return column[string](t, s, "SELECT skip_reason FROM replay_item WHERE replay_id = $1 AND state = 'skipped' ORDER BY 1", r.ID)
 }
@@ -82,7 +83,7 @@ func skips(t testing.TB, s *Store, r Replay) []string {
 func TestReplayOfTheDead(t *testing.T) {
 	s := newStore(t)
 	id := newDead(t, s, 1)[0]
-	r := plan(t, s, newReplay(t, Selector{States: selectDead}))
+	r := plan(t, s, newReplay(t, replay.Selector{States: selectDead}))
 	wantStatus(t, s, r, progress{Matched: 1, Planned: 1})
 	if queued, skipped := run(t, s, r, 10); queued != 1 || skipped != 0 {
 		t.Fatalf("queued %d, skipped %d", queued, skipped)
@@ -122,7 +123,7 @@ func TestReplayOfTheDead(t *testing.T) {
 func TestReplayTwice(t *testing.T) {
 	s := newStore(t)
 	newDead(t, s, 3)
-	r := plan(t, s, newReplay(t, Selector{States: selectDead}))
+	r := plan(t, s, newReplay(t, replay.Selector{States: selectDead}))
 	run(t, s, r, 10)
 	finish(t, s, event.VerdictDead, claim(t, s, want("a"))...) // dead again
 	before := contents(t, s)
@@ -133,13 +134,13 @@ func TestReplayTwice(t *testing.T) {
 	same(t, "contents", before, contents(t, s))
 	changed := r
 	changed.Spec = `{"limit":1}`
-	if err := s.PlanReplay(t.Context(), changed); !errors.Is(err, ErrReplayChanged) || errors.Is(err, ErrUnavailable) {
-		t.Errorf("another spec: %v, want %v", err, ErrReplayChanged)
+	if err := s.PlanReplay(t.Context(), changed); !errors.Is(err, replay.ErrChanged) || errors.Is(err, ErrUnavailable) {
+		t.Errorf("another spec: %v, want %v", err, replay.ErrChanged)
 	}
 	same(t, "contents", before, contents(t, s))
 
 	// Another replay takes up what died in the first one: run 3.
-	run(t, s, plan(t, s, newReplay(t, Selector{States: selectDead})), 10)
+	run(t, s, plan(t, s, newReplay(t, replay.Selector{States: selectDead})), 10)
 	for _, c := range claim(t, s, want("a")) {
 		same(t, "run", 3, c.Token.Delivery.Run)
 	}
@@ -147,18 +148,21 @@ func TestReplayTwice(t *testing.T) {
 
 func TestReplayOfWhatIsNotThere(t *testing.T) {
 	s := newStore(t)
-	r := newReplay(t, Selector{States: selectDead})
+	r := newReplay(t, replay.Selector{States: selectDead})
+	if _, err := s.CountReplay(t.Context(), r); !errors.Is(err, replay.ErrUnknownEndpoint) || errors.Is(err, ErrUnavailable) {
+		t.Errorf("counting at an unknown endpoint: %v, want %v", err, replay.ErrUnknownEndpoint)
+	}
 	for range 2 { // also the second time: nothing was planned
 		err := s.PlanReplay(t.Context(), r)
-		if !errors.Is(err, ErrUnknownEndpoint) || errors.Is(err, ErrUnavailable) {
-			t.Errorf("unknown endpoint: %v, want %v", err, ErrUnknownEndpoint)
+		if !errors.Is(err, replay.ErrUnknownEndpoint) || errors.Is(err, ErrUnavailable) {
+			t.Errorf("unknown endpoint: %v, want %v", err, replay.ErrUnknownEndpoint)
 		}
 	}
 	if queued, skipped, err := s.RunReplay(t.Context(), r.ID, 10); queued+skipped != 0 || err != nil {
 		t.Errorf("unknown replay: queued %d, skipped %d, %v", queued, skipped, err)
 	}
-	if _, err := s.ReplayStatus(t.Context(), r.ID); !errors.Is(err, ErrNotFound) || errors.Is(err, ErrUnavailable) {
-		t.Errorf("status of an unknown replay: %v, want %v", err, ErrNotFound)
+	if _, err := s.ReplayStatus(t.Context(), r.ID); !errors.Is(err, replay.ErrNotPlanned) || errors.Is(err, ErrUnavailable) {
+		t.Errorf("status of an unknown replay: %v, want %v", err, replay.ErrNotPlanned)
 	}
 	enqueueNew(t, s, 1, "a")
 	plan(t, s, r)
@@ -198,33 +202,40 @@ func TestSelectors(t *testing.T) {
 	}
 	for _, tc := range []struct {
 		name  string
-		x     Selector
+		x     replay.Selector
 		limit int64
 		want  []int
 	}{
-		{"dead", Selector{States: selectDead}, 0, []int{0, 1, 2}},
-		{"done", Selector{States: selectDone}, 0, []int{3, 4, 5}},
-		{"both", Selector{States: selectBoth}, 0, []int{0, 1, 2, 3, 4, 5}},
-		{"no state", Selector{}, 0, nil},
-		{"destination", Selector{States: selectBoth, Destinations: []string{"b"}}, 0, []int{1, 3, 5}},
-		{"destinations", Selector{States: selectBoth, Destinations: []string{"a", "b", "unknown"}}, 0, []int{0, 1, 2, 3, 4, 5}},
-		{"unknown destination", Selector{States: selectBoth, Destinations: []string{"unknown"}}, 0, nil},
-		{"type", Selector{States: selectBoth, Types: []string{"ping"}}, 0, []int{1, 4}},
-		{"types", Selector{States: selectDead, Types: []string{"ping", "push"}}, 0, []int{0, 1, 2}},
-		{"events", Selector{States: selectBoth, Events: []event.ID{ids[5], ids[0], newID(t)}}, 0, []int{0, 5}},
-		{"event that is not in the state", Selector{States: selectDead, Events: []event.ID{ids[5]}}, 0, nil},
-		{"after, which is inclusive", Selector{States: selectBoth, ReceivedAfter: at(40)}, 0, []int{4, 5}},
-		{"before, which is exclusive", Selector{States: selectBoth, ReceivedBefore: at(20)}, 0, []int{0, 1}},
-		{"window", Selector{States: selectBoth, ReceivedAfter: at(10), ReceivedBefore: at(31)}, 0, []int{1, 2, 3}},
-		{"limit, the oldest first", Selector{States: selectBoth}, 4, []int{0, 1, 2, 3}},
-		{"everything at once", Selector{
+		{"dead", replay.Selector{States: selectDead}, 0, []int{0, 1, 2}},
+		{"done", replay.Selector{States: selectDone}, 0, []int{3, 4, 5}},
+		{"both", replay.Selector{States: selectBoth}, 0, []int{0, 1, 2, 3, 4, 5}},
+		{"no state", replay.Selector{}, 0, nil},
+		{"destination", replay.Selector{States: selectBoth, Destinations: []string{"b"}}, 0, []int{1, 3, 5}},
+		{"destinations", replay.Selector{States: selectBoth, Destinations: []string{"a", "b", "unknown"}}, 0, []int{0, 1, 2, 3, 4, 5}},
+		{"unknown destination", replay.Selector{States: selectBoth, Destinations: []string{"unknown"}}, 0, nil},
+		{"type", replay.Selector{States: selectBoth, Types: []string{"ping"}}, 0, []int{1, 4}},
+		{"types", replay.Selector{States: selectDead, Types: []string{"ping", "push"}}, 0, []int{0, 1, 2}},
+		{"events", replay.Selector{States: selectBoth, Events: []event.ID{ids[5], ids[0], newID(t)}}, 0, []int{0, 5}},
+		{"event that is not in the state", replay.Selector{States: selectDead, Events: []event.ID{ids[5]}}, 0, nil},
+		{"after, which is inclusive", replay.Selector{States: selectBoth, ReceivedAfter: at(40)}, 0, []int{4, 5}},
+		{"before, which is exclusive", replay.Selector{States: selectBoth, ReceivedBefore: at(20)}, 0, []int{0, 1}},
+		{"window", replay.Selector{States: selectBoth, ReceivedAfter: at(10), ReceivedBefore: at(31)}, 0, []int{1, 2, 3}},
+		{"limit, the oldest first", replay.Selector{States: selectBoth}, 4, []int{0, 1, 2, 3}},
+		{"everything at once", replay.Selector{
 			States: selectBoth, Destinations: []string{"a"}, Types: []string{"push"}, Events: ids[1:], ReceivedAfter: at(20), ReceivedBefore: at(60),
 		}, 1, []int{2}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			r := newReplay(t, tc.x)
 			r.Limit = tc.limit
+			before := contents(t, s)
+			counted, err := s.CountReplay(t.Context(), r)
+			if err != nil || counted.PlannedAt.IsZero() || counted.CompletedAt != nil {
+				t.Errorf("counted %+v, %v", counted, err)
+			}
+			same(t, "contents after counting", before, contents(t, s))
 			plan(t, s, r)
+			same(t, "counted", status(t, s, r).Matched, counted.Matched)
 			got := column[uuid.UUID](t, s, "SELECT event_id FROM replay_item WHERE replay_id = $1 ORDER BY 1", r.ID)
 			expected := []uuid.UUID{}
 			for _, i := range tc.want {
@@ -251,14 +262,14 @@ func TestReplayTakesTheLatestRun(t *testing.T) {
 		{selectBoth, 4, event.VerdictDead},
 		{selectBoth, 5, event.VerdictDone},
 	} {
-		r := plan(t, s, newReplay(t, Selector{States: step.states, Events: []event.ID{id}}))
+		r := plan(t, s, newReplay(t, replay.Selector{States: step.states, Events: []event.ID{id}}))
 		wantStatus(t, s, r, progress{Matched: 1, Planned: 1})
 		run(t, s, r, 10)
 		c := claimOne(t, s)
 		same(t, "run", step.run, c.Token.Delivery.Run)
 		finish(t, s, step.verdict, c)
 	}
-	none := plan(t, s, newReplay(t, Selector{States: selectDead}))
+	none := plan(t, s, newReplay(t, replay.Selector{States: selectDead}))
 	wantStatus(t, s, none, progress{Completed: true})
 	same(t, "attempts of each run", []int32{1, 1, 1, 1, 1}, column[int32](t, s, "SELECT count(*)::int FROM attempt GROUP BY run ORDER BY run"))
 }
@@ -267,7 +278,7 @@ func TestReplayTakesTheLatestRun(t *testing.T) {
 func TestPlanIsFrozen(t *testing.T) {
 	s := newStore(t)
 	newDead(t, s, 2)
-	r := plan(t, s, newReplay(t, Selector{States: selectDead}))
+	r := plan(t, s, newReplay(t, replay.Selector{States: selectDead}))
 	newDead(t, s, 2)
 	plan(t, s, r)
 	wantStatus(t, s, r, progress{Matched: 2, Planned: 2})
@@ -278,7 +289,7 @@ func TestPlanAtOnce(t *testing.T) {
 	url := migrated(t)
 	s := openStore(t, url)
 	newDead(t, s, 20)
-	r := newReplay(t, Selector{States: selectDead})
+	r := newReplay(t, replay.Selector{States: selectDead})
 	errs := make([]error, planners)
 	stores := make([]*Store, planners)
 	for i := range stores {
@@ -293,7 +304,7 @@ func TestPlanAtOnce(t *testing.T) {
 	})
 	var changed int
 	for _, err := range errs {
-		if errors.Is(err, ErrReplayChanged) {
+		if errors.Is(err, replay.ErrChanged) {
 			changed++
 		} else if err != nil {
 			t.Error(err)
@@ -310,7 +321,7 @@ func TestReplayGoesOn(t *testing.T) {
 	url := migrated(t)
 	s := openStore(t, url)
 	ids := newDead(t, s, 25)
-	r := plan(t, s, newReplay(t, Selector{States: selectDead}))
+	r := plan(t, s, newReplay(t, replay.Selector{States: selectDead}))
 	if queued, _, err := s.RunReplay(t.Context(), r.ID, 10); queued != 10 || err != nil {
 		t.Fatalf("queued %d, %v", queued, err)
 	}
@@ -337,7 +348,7 @@ func TestReplaysAtOnce(t *testing.T) {
 	url := migrated(t)
 	s := openStore(t, url)
 	newDead(t, s, dead)
-	replays := []Replay{plan(t, s, newReplay(t, Selector{States: selectDead})), plan(t, s, newReplay(t, Selector{States: selectDead}))}
+	replays := []replay.Request{plan(t, s, newReplay(t, replay.Selector{States: selectDead})), plan(t, s, newReplay(t, replay.Selector{States: selectDead}))}
 	stores := make([]*Store, runners)
 	for i := range stores {
 		stores[i] = openStore(t, url)
@@ -375,18 +386,18 @@ func TestReplaySkips(t *testing.T) {
 		want      string
 	}{
 		{"another replay's run is open", selectDead, func(t *testing.T, s *Store) {
-			run(t, s, plan(t, s, newReplay(t, Selector{States: selectDead})), 10)
+			run(t, s, plan(t, s, newReplay(t, replay.Selector{States: selectDead})), 10)
 		}, "AlreadyPending"},
 		{"another replay's run has ended", selectDead, func(t *testing.T, s *Store) {
-			run(t, s, plan(t, s, newReplay(t, Selector{States: selectDead})), 10)
+			run(t, s, plan(t, s, newReplay(t, replay.Selector{States: selectDead})), 10)
 			finish(t, s, event.VerdictDone, claimOne(t, s))
 		}, "TakenByAnotherReplay"},
 		{"another replay's run is dead", selectDead, func(t *testing.T, s *Store) {
-			run(t, s, plan(t, s, newReplay(t, Selector{States: selectDead})), 10)
+			run(t, s, plan(t, s, newReplay(t, replay.Selector{States: selectDead})), 10)
 			finish(t, s, event.VerdictDead, claimOne(t, s))
 		}, "TakenByAnotherReplay"},
 		{"a done one was replayed", selectDone, func(t *testing.T, s *Store) {
-			run(t, s, plan(t, s, newReplay(t, Selector{States: selectDone})), 10)
+			run(t, s, plan(t, s, newReplay(t, replay.Selector{States: selectDone})), 10)
 			finish(t, s, event.VerdictDone, claimOne(t, s))
 		}, "TakenByAnotherReplay"},
 		{"the dead letter expired", selectDead, func(t *testing.T, s *Store) {
@@ -404,7 +415,7 @@ func TestReplaySkips(t *testing.T) {
 				v = event.VerdictDone
 			}
 			finish(t, s, v, claimOne(t, s))
-			r := plan(t, s, newReplay(t, Selector{States: tc.states}))
+			r := plan(t, s, newReplay(t, replay.Selector{States: tc.states}))
 			tc.meanwhile(t, s)
 			before := value[int](t, s, "SELECT count(*)::int FROM delivery")
 			if queued, skipped := run(t, s, r, 10); queued != 0 || skipped != 1 {
@@ -421,7 +432,7 @@ func TestReplaySkips(t *testing.T) {
 func TestReplayStatusThroughItsLife(t *testing.T) {
 	s := newStore(t)
 	ids := newDead(t, s, 6)
-	r := plan(t, s, newReplay(t, Selector{States: selectDead}))
+	r := plan(t, s, newReplay(t, replay.Selector{States: selectDead}))
 	execute(t, s, "DELETE FROM event WHERE id = $1", ids[5])
 	run(t, s, r, 4)
 	wantStatus(t, s, r, progress{Matched: 6, Queued: 5, Skipped: 1, Open: 5})
@@ -430,7 +441,7 @@ func TestReplayStatusThroughItsLife(t *testing.T) {
 	finish(t, s, event.VerdictDead, claims[2])
 	finish(t, s, event.VerdictFailed, claims[3])
 	finish(t, s, event.VerdictReleased, claims[4])
-	wantStatus(t, s, r, progress{Matched: 6, Queued: 5, Skipped: 1, Succeeded: 2, Dead: 1, Open: 2})
+	wantStatus(t, s, r, progress{Matched: 6, Queued: 5, Skipped: 1, Succeeded: 2, Dead: 1, Open: 2, Failed: 1})
 	lapse(t, s)
 	finish(t, s, event.VerdictDone, claim(t, s, want("a"))...)
 	final := progress{Matched: 6, Queued: 5, Skipped: 1, Succeeded: 4, Dead: 1, Completed: true}

@@ -4,8 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync/atomic"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -18,47 +18,11 @@ import (
 // concurrent use.
 type Store struct {
 	pool *pgxpool.Pool
+	// refresh replaces the settings of a connection that is about to be made
+	// by those that hold now; nil where they never change.
+	refresh func(*pgx.ConnConfig)
 	// direct: a connection reached the server; pooled: one reached a pooler.
 	direct, pooled atomic.Bool
-}
-
-// Options are what a process may choose about its connections.
-type Options struct {
-	// MaxConns bounds the connections, 8 if zero.
-	MaxConns int
-	// Name is shown as the connections' application name.
-	Name string
-}
-
-// connectTimeout bounds one attempt to connect where the URL sets no
-// connect_timeout of its own.
-const connectTimeout = 2 * time.Second
-
-// Open prepares the use of the database at a URL (or libpq key/value string).
-// It does not connect: a process may start, and refuse work politely, while
-// the database is away. The error of a malformed URL never repeats it.
-func Open(url string, o Options) (*Store, error) {
-	config, err := pgxpool.ParseConfig(url)
-	if err != nil {
-		return nil, errURL
-	}
-	config.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeCacheDescribe
-	if config.ConnConfig.ConnectTimeout == 0 {
-		config.ConnConfig.ConnectTimeout = connectTimeout
-	}
-	if o.Name != "" {
-		config.ConnConfig.RuntimeParams["application_name"] = o.Name
-	}
-	config.MaxConns = 8
-	if o.MaxConns > 0 {
-		config.MaxConns = int32(min(o.MaxConns, 1000)) //nolint:gosec // bounded on the line
-	}
-	s := &Store{}
-	config.AfterConnect = s.detectPooler
-	if s.pool, err = pgxpool.NewWithConfig(context.Background(), config); err != nil {
-		return nil, fmt.Errorf("preparing the database pool: %w", err)
-	}
-	return s, nil
 }
 
 // detectPooler notices a pooler on the way: it hands out keys for cancelling
@@ -97,9 +61,6 @@ func (s *Store) mayName() pgx.QueryExecMode {
 func (s *Store) together(ctx context.Context, b *pgx.Batch) error {
 	return s.pool.SendBatch(ctx, b).Close()
 }
-
-// errURL hides the text of pgx's own error, which repeats the URL.
-var errURL = errors.New("the database URL is malformed: want postgres://USER:PASSWORD@HOST:PORT/DATABASE")
 
 // Close releases the connections. It waits for those in use.
 func (s *Store) Close() { s.pool.Close() }
@@ -141,6 +102,22 @@ func isContention(err error) bool {
 	return errors.As(err, &pg) && (pg.Code == "40P01" || pg.Code == "40001")
 }
 
+// schemaError says that the schema is missing or too old.
+type schemaError string
+
+func (e schemaError) Error() string { return string(e) }
+
+// NotMigrated reports whether an error says that the schema is missing, or
+// older than this binary needs: Migrate is what helps. A schema that was there
+// can vanish with its database.
+func NotMigrated(err error) bool {
+	var schema schemaError
+	var pg *pgconn.PgError
+	return errors.As(err, &schema) ||
+		// undefined_table, undefined_function, invalid_schema_name
+		errors.As(err, &pg) && slices.Contains([]string{"42P01", "42883", "3F000"}, pg.Code)
+}
+
 // Ping reports whether the database answers and has a schema that this
 // binary can work with.
 func (s *Store) Ping(ctx context.Context) error {
@@ -148,13 +125,14 @@ func (s *Store) Ping(ctx context.Context) error {
 	err := s.pool.QueryRow(ctx, "SELECT coalesce(max(version_id), 0) FROM "+versionTable+" WHERE is_applied").Scan(&version)
 	var pg *pgconn.PgError
 	if errors.As(err, &pg) && pg.Code == "42P01" {
-		return fmt.Errorf("%w: the schema is missing: run \"ackrail migrate\"", ErrUnavailable)
+		return fmt.Errorf("%w: %w", ErrUnavailable, schemaError("the schema is missing: run \"ackrail migrate\""))
 	}
 	if err != nil {
 		return classify("checking the schema", err)
 	}
 	if version < SchemaVersion {
-		return fmt.Errorf("%w: the schema has version %d, this binary needs %d: run \"ackrail migrate\"", ErrUnavailable, version, SchemaVersion)
+		return fmt.Errorf("%w: %w", ErrUnavailable,
+			schemaError(fmt.Sprintf("the schema has version %d, this binary needs %d: run \"ackrail migrate\"", version, SchemaVersion)))
 	}
 	return nil
 }

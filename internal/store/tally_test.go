@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/ackrail/ackrail/internal/event"
+	"github.com/ackrail/ackrail/internal/replay"
 )
 
 // brute counts what Counts sums up, the slow way.
@@ -120,8 +121,8 @@ func (a *actor) complete(ctx context.Context) error {
 }
 
 func (a *actor) replay(ctx context.Context) error {
-	r := Replay{ID: uuid.New(), Endpoint: endpoint, Selector: Selector{States: []event.State{event.StateDead, event.StateDone}}, Limit: 5}
-	if err := a.s.PlanReplay(ctx, r); err != nil && !errors.Is(err, ErrUnknownEndpoint) {
+	r := replay.Request{ID: uuid.New(), Endpoint: endpoint, Selector: replay.Selector{States: []event.State{event.StateDead, event.StateDone}}, Limit: 5}
+	if err := a.s.PlanReplay(ctx, r); err != nil && !errors.Is(err, replay.ErrUnknownEndpoint) {
 		return err
 	}
 	_, _, err := a.s.RunReplay(ctx, r.ID, 1+a.random.IntN(5))

@@ -1,0 +1,69 @@
+package replay
+
+import (
+	"errors"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/ackrail/ackrail/internal/event"
+)
+
+// Request asks for new runs of deliveries.
+type Request struct {
+	// ID is the replay's identity: whatever is asked for under one id
+	// happens once.
+	ID              uuid.UUID
+	Namespace, Name string
+	Endpoint        event.EndpointRef
+	Selector        Selector
+	// Limit bounds how many deliveries are taken, the oldest first; 0 is
+	// no bound.
+	Limit int64
+	// Spec is what its author wrote of all that decides which deliveries are
+	// taken, in a canonical form: a second request under the same id must
+	// have the same.
+	Spec string
+}
+
+// Selector says which deliveries of an endpoint a replay takes. Empty fields
+// select any.
+type Selector struct {
+	// States are event.StateDead, event.StateDone or both.
+	States       []event.State
+	Destinations []string
+	Types        []string
+	Events       []event.ID
+	// ReceivedAfter is inclusive, ReceivedBefore exclusive.
+	ReceivedAfter, ReceivedBefore *time.Time
+}
+
+// Status tells how far a replay is. Its times are the database's.
+type Status struct {
+	PlannedAt time.Time
+	// CompletedAt is set once every run that the replay started has ended.
+	CompletedAt *time.Time
+	// Matched is frozen by the plan. Queued counts runs that were started,
+	// Skipped what could not be replayed any more; the rest of Matched is
+	// still planned.
+	Matched, Queued, Skipped int64
+	// Succeeded, Dead and Open are the runs that were started.
+	Succeeded, Dead, Open int64
+	// Failed are those of Open whose last attempt failed: they wait for
+	// their next one, and for no worker.
+	Failed int64
+}
+
+// Planned returns how many deliveries of the plan are neither queued nor
+// skipped yet.
+func (s *Status) Planned() int64 { return s.Matched - s.Queued - s.Skipped }
+
+// The errors of a Store that are no trouble of the database.
+var (
+	// ErrUnknownEndpoint: the database has never seen the endpoint.
+	ErrUnknownEndpoint = errors.New("the database knows no such endpoint")
+	// ErrChanged: the id was used before with another Spec.
+	ErrChanged = errors.New("a replay of this name with another spec was started before")
+	// ErrNotPlanned: there is no plan under the id.
+	ErrNotPlanned = errors.New("the replay is not planned")
+)
