@@ -13,7 +13,8 @@ const (
 // Condition types of a WebhookEndpoint.
 const (
 	// ConditionReady is true while requests are taken and delivered as the
-	// spec says. It sums up the others.
+	// spec says, and never while suspend: All refuses them. It sums up the
+	// others.
 	ConditionReady = "Ready"
 	// ConditionSecretsResolved is true while every Secret that the spec
 	// names is there with its key.
@@ -22,9 +23,10 @@ const (
 	// schema of this version.
 	ConditionStoreReady = "StoreReady"
 	// ConditionIngressAvailable is true while enough ingress pods take
-	// requests.
+	// requests: all but one, and at least one.
 	ConditionIngressAvailable = "IngressAvailable"
-	// ConditionWorkerAvailable is true while enough worker pods deliver.
+	// ConditionWorkerAvailable is true while enough worker pods deliver: all
+	// but one, and at least one.
 	ConditionWorkerAvailable = "WorkerAvailable"
 )
 
@@ -39,8 +41,11 @@ const (
 	// ReasonSecretKeyNotFound: a Secret lacks the key, or it is empty
 	// (SecretsResolved, Ready).
 	ReasonSecretKeyNotFound = "SecretKeyNotFound"
+	// ReasonSecretUnreadable: the API server did not hand a Secret out, as the
+	// message says (SecretsResolved, Ready).
+	ReasonSecretUnreadable = "SecretUnreadable"
 	// ReasonInvalidDatabaseURL: the database's URL cannot be understood
-	// (StoreReady, Ready).
+	// (StoreReady, Ready, Stalled).
 	ReasonInvalidDatabaseURL = "InvalidDatabaseURL"
 	// ReasonDatabaseUnreachable: the database does not answer, or refuses
 	// (StoreReady, Ready).
@@ -54,19 +59,21 @@ const (
 	// ReasonUnavailable: too few pods are available
 	// (IngressAvailable, WorkerAvailable, Ready).
 	ReasonUnavailable = "Unavailable"
-	// ReasonRolloutFailed: new pods have not become available in time
-	// (IngressAvailable, WorkerAvailable, Ready).
+	// ReasonRolloutFailed: new pods cannot be made, or have not become
+	// available in time (IngressAvailable, WorkerAvailable, Ready, Stalled).
 	ReasonRolloutFailed = "RolloutFailed"
 	// ReasonNotApplied: nothing was applied yet, because something else is
-	// missing (StoreReady, IngressAvailable, WorkerAvailable).
+	// missing or in the way (StoreReady, IngressAvailable, WorkerAvailable,
+	// Ready).
 	ReasonNotApplied = "NotApplied"
 	// ReasonApplyFailed: the API server refused an object, as the message
-	// says (IngressAvailable, WorkerAvailable, Ready, Stalled).
+	// says (IngressAvailable, WorkerAvailable, Ready, Reconciling, Stalled).
 	ReasonApplyFailed = "ApplyFailed"
 	// ReasonNameConflict: an object of the name that is needed belongs to
 	// somebody else (IngressAvailable, WorkerAvailable, Ready, Stalled).
 	ReasonNameConflict = "NameConflict"
-	// ReasonSuspended: spec.suspend holds a part back (Ready).
+	// ReasonSuspended: spec.suspend holds a part back (Ready; Suspended and
+	// Complete of an EventReplay).
 	ReasonSuspended = "Suspended"
 	// ReasonProgressing: the controller is working on it (Reconciling).
 	ReasonProgressing = "Progressing"
@@ -107,9 +114,13 @@ const (
 	// says; it goes on by itself (Planned, Complete).
 	ReasonWaiting = "Waiting"
 	// ReasonEndpointNotFound: there is no endpoint of that name (Planned
-	// while it may still come; Failed where the database knows none).
+	// while it may still come; Failed outside a cluster, where the database
+	// knows none).
 	ReasonEndpointNotFound = "EndpointNotFound"
 	// ReasonSpecChanged: an EventReplay of that name was started before with
 	// another spec (Failed).
 	ReasonSpecChanged = "SpecChanged"
+	// ReasonInvalidSpec: the spec cannot be understood, as the message says
+	// (Failed).
+	ReasonInvalidSpec = "InvalidSpec"
 )

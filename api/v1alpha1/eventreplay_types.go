@@ -3,7 +3,9 @@ package v1alpha1
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 // EventReplay delivers past events once more: every delivery that it selects
-// starts a new run, while the record of the earlier runs stays.
+// starts a new run, while the record of the earlier runs stays. Deleting the
+// object stops it: no further runs are started, those that were started are
+// delivered.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -61,23 +63,23 @@ type EventReplaySpec struct {
 	// +kubebuilder:validation:Minimum=1
 	Limit int64 `json:"limit,omitempty"`
 
-	// Mode is Run, or DryRun to count what would be replayed without
-	// changing anything. Default: Run.
+	// Mode is Run, or DryRun to count what would be replayed at this moment,
+	// without changing anything. Default: Run.
 	// +optional
 	// +kubebuilder:default=Run
 	Mode ReplayMode `json:"mode,omitempty"`
 
 	// MaxPerSecond is how many runs are started per second at most.
-	// 1 to 10000. Default: no limit; however many, new events are delivered
-	// alongside.
+	// 1 to 10000. Default: as many as the workers end, so that new events
+	// are delivered alongside.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=10000
 	MaxPerSecond int32 `json:"maxPerSecond,omitempty"`
 
 	// Suspend stops the replay from starting further runs, until it is false
-	// again; runs that were started are delivered. It may be changed at any
-	// time. Default: false.
+	// again; runs that were started are delivered. What to replay is settled
+	// nevertheless. It may be changed at any time. Default: false.
 	// +optional
 	// +kubebuilder:default=false
 	Suspend bool `json:"suspend,omitempty"`
@@ -193,8 +195,8 @@ type ReplaySelector struct {
 // EventReplayStatus is what has become of a replay. The counts are of
 // deliveries, each of which is counted once.
 type EventReplayStatus struct {
-	// Conditions: Planned and Complete always; Suspended and Failed only
-	// while true.
+	// Conditions: Planned and Complete always; Suspended, Failed, Reconciling
+	// and Stalled only while true.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -233,12 +235,13 @@ type EventReplayStatus struct {
 	// +kubebuilder:validation:Minimum=0
 	Skipped int64 `json:"skipped"`
 
-	// StartTime is when the replay was planned, by the database's clock.
+	// StartTime is when the replay was planned, or counted, by the
+	// database's clock.
 	// +optional
 	StartTime *metav1.Time `json:"startTime,omitempty"`
 
-	// CompletionTime is when its last run was done or dead, by the database's
-	// clock.
+	// CompletionTime is when it was seen that its last run was done or dead,
+	// by the database's clock.
 	// +optional
 	CompletionTime *metav1.Time `json:"completionTime,omitempty"`
 }

@@ -82,7 +82,7 @@ type WebhookEndpointSpec struct {
 	// Suspend stops a part of the pipeline without losing what it holds:
 	// None, Deliveries (events are accepted and held, none is delivered) or
 	// All (requests are answered with 503 as well, so that senders come
-	// again). Default: None.
+	// again; the endpoint is not Ready meanwhile). Default: None.
 	// +optional
 	// +kubebuilder:default=None
 	Suspend Suspend `json:"suspend,omitempty"`
@@ -94,7 +94,7 @@ type WebhookEndpointSpec struct {
 type Suspend string
 
 const (
-	// SuspendNone: everything runs.
+	// SuspendNone lets everything run.
 	SuspendNone Suspend = "None"
 	// SuspendDeliveries accepts events and holds them. Requests to
 	// destinations that are under way are finished.
@@ -385,7 +385,8 @@ type Ingress struct {
 	Replicas int32 `json:"replicas,omitempty"`
 
 	// Resources of each pod. What is not given has these defaults: requests
-	// of 50m cpu and 32Mi memory, a limit of 256Mi memory.
+	// of 50m cpu and 32Mi memory, a limit of 256Mi memory; a default request
+	// gives way to a lower limit, and a default limit to a higher request.
 	// +optional
 	Resources Resources `json:"resources,omitzero"`
 }
@@ -400,7 +401,8 @@ type Worker struct {
 	Replicas int32 `json:"replicas,omitempty"`
 
 	// Resources of each pod. What is not given has these defaults: requests
-	// of 50m cpu and 32Mi memory, a limit of 256Mi memory.
+	// of 50m cpu and 32Mi memory, a limit of 256Mi memory; a default request
+	// gives way to a lower limit, and a default limit to a higher request.
 	// +optional
 	Resources Resources `json:"resources,omitzero"`
 

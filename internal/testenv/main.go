@@ -30,8 +30,9 @@ type environment struct {
 	sharedErr error // the server could not be started, and will not be tried again
 }
 
-// Main runs the tests, ends what they shared, and exits: with a failure also if goroutines are still running then.
-func Main(m *testing.M) {
+// Main runs the tests, ends what they shared, and exits: with a failure also if goroutines are still running then, but
+// for those that are to be ignored.
+func Main(m *testing.M, ignore ...goleak.Option) {
 	process.begin()
 	code := m.Run()
 	if err := process.end(); err != nil {
@@ -39,7 +40,7 @@ func Main(m *testing.M) {
 		code = max(code, 1)
 	}
 	if code == 0 {
-		if err := goleak.Find(); err != nil {
+		if err := goleak.Find(ignore...); err != nil {
 			fmt.Fprintln(os.Stderr, "testenv:", err)
 			code = 1
 		}

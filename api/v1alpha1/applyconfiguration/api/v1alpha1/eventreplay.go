@@ -18,7 +18,9 @@ import (
 // with apply.
 //
 // EventReplay delivers past events once more: every delivery that it selects
-// starts a new run, while the record of the earlier runs stays.
+// starts a new run, while the record of the earlier runs stays. Deleting the
+// object stops it: no further runs are started, those that were started are
+// delivered.
 type EventReplayApplyConfiguration struct {
 	v1.TypeMetaApplyConfiguration    `json:""`
 	*v1.ObjectMetaApplyConfiguration `json:"metadata,omitempty"`

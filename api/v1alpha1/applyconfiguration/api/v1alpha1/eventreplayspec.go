@@ -24,16 +24,16 @@ type EventReplaySpecApplyConfiguration struct {
 	// events first. At least 1.
 	// Default: no limit.
 	Limit *int64 `json:"limit,omitempty"`
-	// Mode is Run, or DryRun to count what would be replayed without
-	// changing anything. Default: Run.
+	// Mode is Run, or DryRun to count what would be replayed at this moment,
+	// without changing anything. Default: Run.
 	Mode *apiv1alpha1.ReplayMode `json:"mode,omitempty"`
 	// MaxPerSecond is how many runs are started per second at most.
-	// 1 to 10000. Default: no limit; however many, new events are delivered
-	// alongside.
+	// 1 to 10000. Default: as many as the workers end, so that new events
+	// are delivered alongside.
 	MaxPerSecond *int32 `json:"maxPerSecond,omitempty"`
 	// Suspend stops the replay from starting further runs, until it is false
-	// again; runs that were started are delivered. It may be changed at any
-	// time. Default: false.
+	// again; runs that were started are delivered. What to replay is settled
+	// nevertheless. It may be changed at any time. Default: false.
 	Suspend *bool `json:"suspend,omitempty"`
 	// TTLSecondsAfterFinished is how long the object stays after the replay
 	// has completed or failed; then it is deleted. What it has replayed

@@ -16,8 +16,8 @@ import (
 // EventReplayStatus is what has become of a replay. The counts are of
 // deliveries, each of which is counted once.
 type EventReplayStatusApplyConfiguration struct {
-	// Conditions: Planned and Complete always; Suspended and Failed only
-	// while true.
+	// Conditions: Planned and Complete always; Suspended, Failed, Reconciling
+	// and Stalled only while true.
 	Conditions []v1.ConditionApplyConfiguration `json:"conditions,omitempty"`
 	// ObservedGeneration is the metadata.generation that this status is of.
 	ObservedGeneration *int64 `json:"observedGeneration,omitempty"`
@@ -33,10 +33,11 @@ type EventReplayStatusApplyConfiguration struct {
 	// another run of the same delivery was open, or what was needed for it
 	// was dropped at the end of its retention.
 	Skipped *int64 `json:"skipped,omitempty"`
-	// StartTime is when the replay was planned, by the database's clock.
+	// StartTime is when the replay was planned, or counted, by the
+	// database's clock.
 	StartTime *metav1.Time `json:"startTime,omitempty"`
-	// CompletionTime is when its last run was done or dead, by the database's
-	// clock.
+	// CompletionTime is when it was seen that its last run was done or dead,
+	// by the database's clock.
 	CompletionTime *metav1.Time `json:"completionTime,omitempty"`
 }
 

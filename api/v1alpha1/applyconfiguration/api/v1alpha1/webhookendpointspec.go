@@ -33,7 +33,7 @@ type WebhookEndpointSpecApplyConfiguration struct {
 	// Suspend stops a part of the pipeline without losing what it holds:
 	// None, Deliveries (events are accepted and held, none is delivered) or
 	// All (requests are answered with 503 as well, so that senders come
-	// again). Default: None.
+	// again; the endpoint is not Ready meanwhile). Default: None.
 	Suspend *apiv1alpha1.Suspend `json:"suspend,omitempty"`
 }
 
