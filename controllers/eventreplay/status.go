@@ -1,0 +1,162 @@
+package eventreplay
+
+import (
+	"fmt"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/ackrail/ackrail/api/v1alpha1"
+	"github.com/ackrail/ackrail/internal/replay"
+)
+
+// Seen is what one look at a replay has found.
+type Seen struct {
+	// Progress is how far the replay is by its database, or would be after
+	// its plan where it is a dry run. Nil: the database was not reached, or
+	// has no plan. What the status says already stays then.
+	Progress *replay.Status
+	// Unseen: the database has never seen the endpoint, so there is nothing
+	// that could be replayed.
+	Unseen bool
+	// Obstacle is why the replay did not go on, nil if nothing kept it.
+	Obstacle *Obstacle
+}
+
+// Obstacle keeps a replay from going on.
+type Obstacle struct {
+	// Reason is one of the reasons of the condition Planned, and of Failed
+	// where the obstacle is final.
+	Reason, Message string
+	// Final: it will not go on by itself.
+	Final bool
+}
+
+// SetStatus writes what was seen into the status of a replay that has not
+// finished, but for the conditions Reconciling and Stalled. Conditions that
+// change do so at the time given.
+func SetStatus(r *v1alpha1.EventReplay, seen Seen, at time.Time) {
+	status := &r.Status
+	status.ObservedGeneration = r.Generation
+	if p := seen.Progress; p != nil {
+		status.Matched, status.Replayed, status.Skipped = p.Matched, p.Queued, p.Skipped
+		status.Succeeded, status.Dead = p.Succeeded, p.Dead
+		status.StartTime = timestamp(&p.PlannedAt)
+		status.CompletionTime = timestamp(p.CompletedAt)
+		if isDryRun(r) {
+			status.CompletionTime = status.StartTime
+		}
+	}
+	setPlanned(r, seen, at)
+	setComplete(r, seen, at)
+	final := seen.Obstacle != nil && seen.Obstacle.Final
+	if final {
+		set(r, v1alpha1.ConditionFailed, metav1.ConditionTrue, seen.Obstacle.Reason, seen.Obstacle.Message, at)
+	}
+	if r.Spec.Suspend && !Finished(r) {
+		set(r, v1alpha1.ConditionSuspended, metav1.ConditionTrue, v1alpha1.ReasonSuspended, "spec.suspend is true: no further runs are started", at)
+	} else {
+		meta.RemoveStatusCondition(&status.Conditions, v1alpha1.ConditionSuspended)
+	}
+}
+
+// Finished reports whether the status says that a replay has completed or
+// failed: nothing will change any more.
+func Finished(r *v1alpha1.EventReplay) bool { return finishedCondition(r) != nil }
+
+// finishedCondition returns the condition that says that a replay is at its
+// end, nil if none does.
+func finishedCondition(r *v1alpha1.EventReplay) *metav1.Condition {
+	for _, kind := range []string{v1alpha1.ConditionComplete, v1alpha1.ConditionFailed} {
+		if c := meta.FindStatusCondition(r.Status.Conditions, kind); c != nil && c.Status == metav1.ConditionTrue {
+			return c
+		}
+	}
+	return nil
+}
+
+func isDryRun(r *v1alpha1.EventReplay) bool { return r.Spec.Mode == v1alpha1.ReplayModeDryRun }
+
+func setPlanned(r *v1alpha1.EventReplay, seen Seen, at time.Time) {
+	const kind = v1alpha1.ConditionPlanned
+	p, o := seen.Progress, seen.Obstacle
+	switch {
+	case seen.Unseen:
+		set(r, kind, metav1.ConditionTrue, v1alpha1.ReasonNothingMatched, "The database has never had an event of this endpoint", at)
+	case p != nil && isDryRun(r):
+		set(r, kind, metav1.ConditionTrue, v1alpha1.ReasonDryRun, dryRunMessage(p), at)
+	case p != nil && p.Matched == 0:
+		set(r, kind, metav1.ConditionTrue, v1alpha1.ReasonNothingMatched, "The selector matched no delivery", at)
+	case p != nil:
+		set(r, kind, metav1.ConditionTrue, v1alpha1.ReasonMatched, "Matched "+count(p.Matched, "delivery", "deliveries"), at)
+	case meta.IsStatusConditionTrue(r.Status.Conditions, kind):
+		// A plan stays, whatever is in the way now.
+		meta.FindStatusCondition(r.Status.Conditions, kind).ObservedGeneration = r.Generation
+	case o != nil:
+		set(r, kind, metav1.ConditionFalse, o.Reason, o.Message, at)
+	}
+}
+
+func setComplete(r *v1alpha1.EventReplay, seen Seen, at time.Time) {
+	const kind = v1alpha1.ConditionComplete
+	p, o := seen.Progress, seen.Obstacle
+	switch {
+	case seen.Unseen:
+		set(r, kind, metav1.ConditionTrue, v1alpha1.ReasonNothingMatched, nothingMessage, at)
+	case p != nil && isDryRun(r):
+		set(r, kind, metav1.ConditionTrue, v1alpha1.ReasonDryRun, dryRunMessage(p), at)
+	case p != nil && p.CompletedAt != nil:
+		reason, message := result(p)
+		set(r, kind, metav1.ConditionTrue, reason, message, at)
+	case o != nil && o.Final:
+		set(r, kind, metav1.ConditionFalse, o.Reason, o.Message, at)
+	case o != nil:
+		set(r, kind, metav1.ConditionFalse, v1alpha1.ReasonWaiting, o.Message, at)
+	case p != nil && r.Spec.Suspend:
+		set(r, kind, metav1.ConditionFalse, v1alpha1.ReasonSuspended,
+			fmt.Sprintf("%s to start once spec.suspend is false, %s not ended", count(p.Planned(), "run is", "runs are"), count(p.Open, "run has", "runs have")), at)
+	case p != nil:
+		set(r, kind, metav1.ConditionFalse, v1alpha1.ReasonInProgress, count(p.Open+p.Planned(), "run has", "runs have")+" not ended", at)
+	}
+}
+
+const nothingMessage = "There was nothing to replay"
+
+// result is how a completed replay has ended.
+func result(p *replay.Status) (reason, message string) {
+	switch {
+	case p.Matched == 0:
+		return v1alpha1.ReasonNothingMatched, nothingMessage
+	case p.Dead > 0:
+		return v1alpha1.ReasonFinishedWithDead, fmt.Sprintf("%s succeeded, %s dead again", count(p.Succeeded, "run", "runs"), count(p.Dead, "is", "are"))
+	}
+	return v1alpha1.ReasonSucceeded, count(p.Succeeded, "run", "runs") + " succeeded"
+}
+
+func dryRunMessage(p *replay.Status) string {
+	return "Would replay " + count(p.Matched, "delivery", "deliveries") + "; nothing was changed"
+}
+
+func count(n int64, one, many string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprintf("%d %s", n, many)
+}
+
+func set(r *v1alpha1.EventReplay, kind string, status metav1.ConditionStatus, reason, message string, at time.Time) {
+	meta.SetStatusCondition(&r.Status.Conditions, metav1.Condition{
+		Type: kind, Status: status, Reason: reason, Message: message,
+		ObservedGeneration: r.Generation, LastTransitionTime: metav1.NewTime(at),
+	})
+}
+
+// timestamp cuts off what the API does not keep, so that a status that was
+// read compares equal to the one that was written.
+func timestamp(t *time.Time) *metav1.Time {
+	if t == nil || t.IsZero() {
+		return nil
+	}
+	return &metav1.Time{Time: t.Truncate(time.Second)}
+}

@@ -1,0 +1,269 @@
+package eventreplay
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/ackrail/ackrail/api/v1alpha1"
+	"github.com/ackrail/ackrail/internal/replay"
+)
+
+var (
+	plannedAt   = time.Date(2026, 1, 1, 10, 0, 0, 5, time.UTC)
+	completedAt = plannedAt.Add(time.Minute)
+	lookedAt    = plannedAt.Add(time.Hour)
+)
+
+func newReplay() *v1alpha1.EventReplay {
+	return &v1alpha1.EventReplay{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "payments", Name: "after-fix", Generation: 3},
+		Spec: v1alpha1.EventReplaySpec{
+			EndpointRef: v1alpha1.EndpointRef{Name: "github"},
+			Selector:    v1alpha1.ReplaySelector{Match: v1alpha1.ReplayMatchAll, States: []v1alpha1.ReplayState{v1alpha1.ReplayStateDead}},
+			Mode:        v1alpha1.ReplayModeRun,
+		},
+	}
+}
+
+// conditions returns the conditions of a replay, one per line.
+func conditions(r *v1alpha1.EventReplay) []string {
+	var lines []string
+	for _, c := range r.Status.Conditions {
+		lines = append(lines, fmt.Sprintf("%s=%s %s: %s", c.Type, c.Status, c.Reason, c.Message))
+	}
+	return lines
+}
+
+func suspended(r *v1alpha1.EventReplay) { r.Spec.Suspend = true }
+func dryRun(r *v1alpha1.EventReplay)    { r.Spec.Mode = v1alpha1.ReplayModeDryRun }
+
+// seenBefore is a replay that was looked at earlier.
+func seenBefore(seen Seen) func(*v1alpha1.EventReplay) {
+	return func(r *v1alpha1.EventReplay) {
+		SetStatus(r, seen, plannedAt)
+		setHealth(r, seen, plannedAt)
+	}
+}
+
+func away() *Obstacle {
+	return &Obstacle{Reason: v1alpha1.ReasonWaiting, Message: "Waiting for the database"}
+}
+
+func running() *replay.Status {
+	return &replay.Status{PlannedAt: plannedAt, Matched: 10, Queued: 6, Skipped: 1, Succeeded: 3, Dead: 1, Open: 2}
+}
+
+func TestStatus(t *testing.T) {
+	const working = "Reconciling=True Progressing: Starting runs and following them to their end"
+	missing := &Obstacle{Reason: v1alpha1.ReasonEndpointNotFound, Message: "There is none"}
+	changed := &Obstacle{Reason: v1alpha1.ReasonSpecChanged, Message: "It has changed", Final: true}
+	for _, tc := range []struct {
+		name   string
+		is     func(*v1alpha1.EventReplay)
+		seen   Seen
+		counts string
+		want   []string
+	}{
+		{"planned", nil, Seen{Progress: &replay.Status{PlannedAt: plannedAt, Matched: 1}}, "1 0 0 0 0", []string{
+			"Planned=True Matched: Matched 1 delivery", "Complete=False InProgress: 1 run has not ended", working,
+		}},
+		{"running", nil, Seen{Progress: running()}, "10 6 3 1 1", []string{
+			"Planned=True Matched: Matched 10 deliveries", "Complete=False InProgress: 5 runs have not ended", working,
+		}},
+		{"done", nil, Seen{Progress: &replay.Status{PlannedAt: plannedAt, CompletedAt: &completedAt, Matched: 2, Queued: 2, Succeeded: 2}}, "2 2 2 0 0", []string{
+			"Planned=True Matched: Matched 2 deliveries", "Complete=True Succeeded: 2 runs succeeded",
+		}},
+		{"dead again", nil, Seen{Progress: &replay.Status{PlannedAt: plannedAt, CompletedAt: &completedAt, Matched: 3, Queued: 3, Succeeded: 1, Dead: 2}}, "3 3 1 2 0", []string{
+			"Planned=True Matched: Matched 3 deliveries", "Complete=True FinishedWithDead: 1 run succeeded, 2 are dead again",
+		}},
+		{"nothing matched", nil, Seen{Progress: &replay.Status{PlannedAt: plannedAt, CompletedAt: &completedAt}}, "0 0 0 0 0", []string{
+			"Planned=True NothingMatched: The selector matched no delivery", "Complete=True NothingMatched: There was nothing to replay",
+		}},
+		{"endpoint that the database has not seen", nil, Seen{Unseen: true}, "0 0 0 0 0", []string{
+			"Planned=True NothingMatched: The database has never had an event of this endpoint", "Complete=True NothingMatched: There was nothing to replay",
+		}},
+		{"dry run", dryRun, Seen{Progress: &replay.Status{PlannedAt: plannedAt, Matched: 7}}, "7 0 0 0 0", []string{
+			"Planned=True DryRun: Would replay 7 deliveries; nothing was changed", "Complete=True DryRun: Would replay 7 deliveries; nothing was changed",
+		}},
+		{"suspended dry run", func(r *v1alpha1.EventReplay) { dryRun(r); suspended(r) }, Seen{Progress: &replay.Status{PlannedAt: plannedAt, Matched: 1}}, "1 0 0 0 0", []string{
+			"Planned=True DryRun: Would replay 1 delivery; nothing was changed", "Complete=True DryRun: Would replay 1 delivery; nothing was changed",
+		}},
+		{"suspended", suspended, Seen{Progress: running()}, "10 6 3 1 1", []string{
+			"Planned=True Matched: Matched 10 deliveries",
+			"Complete=False Suspended: 3 runs are to start once spec.suspend is false, 2 runs have not ended",
+			"Suspended=True Suspended: spec.suspend is true: no further runs are started",
+		}},
+		{"suspended too late", suspended, Seen{Progress: &replay.Status{PlannedAt: plannedAt, CompletedAt: &completedAt, Matched: 1, Skipped: 1}}, "1 0 0 0 1", []string{
+			"Planned=True Matched: Matched 1 delivery", "Complete=True Succeeded: 0 runs succeeded",
+		}},
+		{"resumed", func(r *v1alpha1.EventReplay) {
+			suspended(r)
+			seenBefore(Seen{Progress: running()})(r)
+			r.Spec.Suspend = false
+		}, Seen{Progress: running()}, "10 6 3 1 1", []string{
+			"Planned=True Matched: Matched 10 deliveries", "Complete=False InProgress: 5 runs have not ended", working,
+		}},
+		{"waiting from the start", nil, Seen{Obstacle: missing}, "0 0 0 0 0", []string{
+			"Planned=False EndpointNotFound: There is none", "Complete=False Waiting: There is none", "Reconciling=True Waiting: There is none",
+		}},
+		{"waiting half-way", seenBefore(Seen{Progress: running()}), Seen{Obstacle: away()}, "10 6 3 1 1", []string{
+			"Planned=True Matched: Matched 10 deliveries", "Complete=False Waiting: Waiting for the database", "Reconciling=True Waiting: Waiting for the database",
+		}},
+		{"back again", seenBefore(Seen{Obstacle: missing}), Seen{Progress: running()}, "10 6 3 1 1", []string{
+			"Planned=True Matched: Matched 10 deliveries", "Complete=False InProgress: 5 runs have not ended", working,
+		}},
+		{"suspended and waiting", suspended, Seen{Obstacle: away()}, "0 0 0 0 0", []string{
+			"Planned=False Waiting: Waiting for the database", "Complete=False Waiting: Waiting for the database",
+			"Suspended=True Suspended: spec.suspend is true: no further runs are started",
+		}},
+		{"failed", seenBefore(Seen{Obstacle: away()}), Seen{Obstacle: changed}, "0 0 0 0 0", []string{
+			"Planned=False SpecChanged: It has changed", "Complete=False SpecChanged: It has changed",
+			"Failed=True SpecChanged: It has changed", "Stalled=True SpecChanged: It has changed",
+		}},
+		{"failed while suspended", suspended, Seen{Obstacle: changed}, "0 0 0 0 0", []string{
+			"Planned=False SpecChanged: It has changed", "Complete=False SpecChanged: It has changed",
+			"Failed=True SpecChanged: It has changed", "Stalled=True SpecChanged: It has changed",
+		}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			r := newReplay()
+			if tc.is != nil {
+				tc.is(r)
+			}
+			SetStatus(r, tc.seen, lookedAt)
+			setHealth(r, tc.seen, lookedAt)
+			if diff := cmp.Diff(tc.want, conditions(r)); diff != "" {
+				t.Errorf("conditions (-want +got):\n%s", diff)
+			}
+			s := &r.Status
+			if got := fmt.Sprint(s.Matched, s.Replayed, s.Succeeded, s.Dead, s.Skipped); got != tc.counts {
+				t.Errorf("counts %s, want %s", got, tc.counts)
+			}
+			checkInvariants(t.Errorf, r)
+
+			// A second look that sees the same writes nothing.
+			again := r.DeepCopy()
+			if !Finished(again) {
+				SetStatus(again, tc.seen, lookedAt.Add(time.Hour))
+				setHealth(again, tc.seen, lookedAt.Add(time.Hour))
+			}
+			observe(again)
+			if !equality.Semantic.DeepEqual(r.Status, again.Status) {
+				t.Errorf("seen again (-want +got):\n%s", cmp.Diff(r.Status, again.Status))
+			}
+		})
+	}
+}
+
+// checkInvariants reports what must not be said of any replay that was looked
+// at.
+func checkInvariants(errorf func(string, ...any), r *v1alpha1.EventReplay) {
+	s := &r.Status
+	is := map[string]metav1.ConditionStatus{}
+	for _, c := range s.Conditions {
+		is[c.Type] = c.Status
+		if c.ObservedGeneration != s.ObservedGeneration || c.Reason == "" || c.Message == "" || c.LastTransitionTime.IsZero() {
+			errorf("the condition is incomplete: %+v", c)
+		}
+		negative := !strings.Contains("Planned Complete", c.Type)
+		if negative && c.Status != metav1.ConditionTrue {
+			errorf("%s is there without being true", c.Type)
+		}
+	}
+	finished := is["Complete"] == "True" || is["Failed"] == "True"
+	for what, wrong := range map[string]bool{
+		"Planned or Complete is missing":             is["Planned"] == "" || is["Complete"] == "",
+		"complete, but not planned":                  is["Complete"] == "True" && is["Planned"] != "True",
+		"complete and failed":                        is["Complete"] == "True" && is["Failed"] == "True",
+		"finished, yet at work or suspended":         finished && (is["Reconciling"] != "" || is["Suspended"] != ""),
+		"failed without being stalled, or otherwise": is["Failed"] != is["Stalled"],
+		"neither finished, nor at work or suspended": !finished && is["Reconciling"] == "" && is["Suspended"] == "",
+		"more than was matched":                      s.Replayed+s.Skipped > s.Matched || s.Succeeded+s.Dead > s.Replayed,
+		"of another generation":                      s.ObservedGeneration > r.Generation,
+	} {
+		if wrong {
+			errorf("%s: %s", what, strings.Join(conditions(r), "; "))
+		}
+	}
+}
+
+func TestStatusTimes(t *testing.T) {
+	r := newReplay()
+	SetStatus(r, Seen{Progress: running()}, lookedAt)
+	if got := r.Status; !got.StartTime.Time.Equal(plannedAt.Truncate(time.Second)) || got.CompletionTime != nil {
+		t.Errorf("running: from %v to %v", got.StartTime, got.CompletionTime)
+	}
+	if got := finishedCondition(r); got != nil {
+		t.Errorf("running, but finished: %+v", got)
+	}
+	done := running()
+	done.CompletedAt = &completedAt
+	SetStatus(r, Seen{Progress: done}, lookedAt.Add(time.Hour))
+	if got := r.Status.CompletionTime; !got.Time.Equal(completedAt.Truncate(time.Second)) {
+		t.Errorf("completed at %v", got)
+	}
+	if got := finishedCondition(r); got == nil || got.Type != "Complete" || !got.LastTransitionTime.Time.Equal(lookedAt.Add(time.Hour)) {
+		t.Errorf("finished by %+v", got)
+	}
+	if got := r.Status.Conditions[0].LastTransitionTime; !got.Time.Equal(lookedAt) {
+		t.Errorf("planned at %v", got)
+	}
+	counted := newReplay()
+	dryRun(counted)
+	SetStatus(counted, Seen{Progress: &replay.Status{PlannedAt: plannedAt}}, lookedAt)
+	if got := counted.Status; got.StartTime == nil || !got.CompletionTime.Equal(got.StartTime) {
+		t.Errorf("dry run: from %v to %v", got.StartTime, got.CompletionTime)
+	}
+}
+
+func TestTransitions(t *testing.T) {
+	done := Seen{Progress: &replay.Status{CompletedAt: &completedAt, Matched: 2, Queued: 2, Succeeded: 2}}
+	dead := Seen{Progress: &replay.Status{CompletedAt: &completedAt, Matched: 2, Queued: 2, Succeeded: 1, Dead: 1}}
+	for _, tc := range []struct {
+		name string
+		was  func(*v1alpha1.EventReplay)
+		now  func(*v1alpha1.EventReplay)
+		seen Seen
+		want []string
+	}{
+		{"planned", nil, nil, Seen{Progress: running()}, []string{"Normal Planned: Matched 10 deliveries"}},
+		{"nothing new", seenBefore(Seen{Progress: &replay.Status{Matched: 10}}), nil, Seen{Progress: running()}, nil},
+		{"at once", nil, nil, done, []string{"Normal Complete: 2 runs succeeded"}},
+		{"complete", seenBefore(Seen{Progress: running()}), nil, done, []string{"Normal Complete: 2 runs succeeded"}},
+		{"dead again", seenBefore(Seen{Progress: running()}), nil, dead, []string{"Warning FinishedWithDead: 1 run succeeded, 1 is dead again"}},
+		{"suspended from the start", nil, suspended, Seen{Progress: &replay.Status{Matched: 1}}, []string{
+			"Normal Planned: Matched 1 delivery", "Normal Suspended: spec.suspend is true: no further runs are started",
+		}},
+		{"resumed", func(r *v1alpha1.EventReplay) { suspended(r); seenBefore(Seen{Progress: running()})(r) },
+			func(r *v1alpha1.EventReplay) { r.Spec.Suspend = false }, Seen{Progress: running()}, []string{"Normal Resumed: spec.suspend is false: further runs are started"}},
+		{"ended while suspended", func(r *v1alpha1.EventReplay) { suspended(r); seenBefore(Seen{Progress: running()})(r) }, nil, done, []string{"Normal Complete: 2 runs succeeded"}},
+		{"waiting", seenBefore(Seen{Progress: running()}), nil, Seen{Obstacle: away()}, []string{"Warning Waiting: Waiting for the database"}},
+		{"still waiting", seenBefore(Seen{Obstacle: away()}), nil, Seen{Obstacle: away()}, nil},
+		{"failed", seenBefore(Seen{Obstacle: away()}), nil, Seen{Obstacle: &Obstacle{"SpecChanged", "It has changed", true}}, []string{"Warning Failed: It has changed"}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			r := newReplay()
+			if tc.was != nil {
+				tc.was(r)
+			}
+			before := r.DeepCopy()
+			if tc.now != nil {
+				tc.now(r)
+			}
+			SetStatus(r, tc.seen, lookedAt)
+			var got []string
+			for _, e := range transitions(before, r) {
+				got = append(got, e.kind+" "+e.reason+": "+e.note)
+			}
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("events (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
