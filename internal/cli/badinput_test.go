@@ -114,6 +114,12 @@ func badFiles(t *testing.T) string {
 		"same-path.json":         edit(goodConfig, "}]}\n", "}, {"+edit(endpointConfig, `"name": "github"`, `"name": "twin"`)+"}]}\n"),
 		"secret-outside.json":    edit(goodConfig, `["secret"]`, `["../secret"]`),
 		"no-folder/nothing.text": "",
+		"url-malformed":          malformed,
+		"url-empty":              "\n",
+		"url-oversized":          unreachable + "?x=" + strings.Repeat("x", 64<<10),
+		"url-good":               unreachable + "\n",
+		"kubeconfig":             "apiVersion: v1\nkind: Config\n",
+		"not-kubeconfig":         "geheim: [",
 	} {
 		if err := os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o755); err != nil {
 			t.Fatal(err)
@@ -137,12 +143,13 @@ const (
 	unreachable = "postgres://ackrail:geheim@127.0.0.1:1/db"
 	malformed   = "postgres://ackrail:geheim@[host/db"
 
-	refusal      = "database unavailable: failed to connect to `user=ackrail database=db`: 127.0.0.1:1 (127.0.0.1): dial error: dial tcp 127.0.0.1:1: connect: connection refused: start PostgreSQL there, or correct --database-url"
-	malformedURL = "the database URL is malformed: want postgres://USER:PASSWORD@HOST:PORT/DATABASE"
-	noDatabase   = "no database: set --database-url or $ACKRAIL_DATABASE_URL (ackrail dev prints the one that it runs)"
-	at           = "WebhookEndpoint payments/github: spec."
-	lease        = "must be at least 5 more than the longest http.timeoutSeconds of the destinations, so that the outcome is written down before another worker may take the delivery over: raise worker.leaseSeconds or lower http.timeoutSeconds"
-	base64Wanted = "secret must be base64, with or without the prefix whsec_…"
+	refusal        = "database unavailable: failed to connect to `user=ackrail database=db`: 127.0.0.1:1 (127.0.0.1): dial error: dial tcp 127.0.0.1:1: connect: connection refused: start PostgreSQL there, or correct --database-url"
+	malformedURL   = "the database URL is malformed: want postgres://USER:PASSWORD@HOST:PORT/DATABASE"
+	noPodsDatabase = "no database: set --database-url-file, --database-url or $ACKRAIL_DATABASE_URL"
+	noDatabase     = "no database: set --database-url or $ACKRAIL_DATABASE_URL (ackrail dev prints the one that it runs)"
+	at             = "WebhookEndpoint payments/github: spec."
+	lease          = "must be at least 5 more than the longest http.timeoutSeconds of the destinations, so that the outcome is written down before another worker may take the delivery over: raise worker.leaseSeconds or lower http.timeoutSeconds"
+	base64Wanted   = "secret must be base64, with or without the prefix whsec_…"
 )
 
 // manifestFaults are what dev and send say alike.
@@ -251,7 +258,28 @@ func TestBadInput(t *testing.T) {
 		{args: "replay -f replay.yaml --database-url " + empty, want: `database unavailable: the schema is missing: run "ackrail migrate"`},
 		{args: "replay -f replay.yaml --database-url " + ready, want: "EventReplay payments/after-fix: spec.endpointRef.name: endpoint payments/github: the database knows no such endpoint: correct the name, or metadata.namespace"},
 
-		{args: "migrate", want: noDatabase},
+		{args: "migrate", want: noPodsDatabase},
+		{args: "migrate --database-url-file url-malformed", want: "--database-url-file: secret file url-malformed: " + malformedURL},
+		{args: "migrate --database-url-file url-good", want: "creating the schema: " + refusal},
+
+		{args: "manager", want: "no image: set --image or $ACKRAIL_IMAGE to the image that pods run"},
+		{args: "manager image", want: `unexpected argument "image": ackrail manager takes flags only, a file goes after a flag of its own`},
+		{args: "manager --image a --log-format xml", want: `--log-format: must be json or text, is "xml"`},
+		{args: "manager --image a --watch-namespaces one,Two", want: `--watch-namespaces: "Two" is not the name of a namespace`},
+		{args: "manager --image a --watch-namespaces one,,two", want: `--watch-namespaces: "" is not the name of a namespace`},
+		{args: "manager --image a --max-concurrent-reconciles 0", want: "--max-concurrent-reconciles: must be at least 1, is 0"},
+		{args: "manager --image a --kube-api-qps 0", want: "--kube-api-qps: must be greater than 0, or -1 for no bound"},
+		{args: "manager --image a --kube-api-burst 0", want: "--kube-api-burst: must be at least 1, is 0"},
+		{args: "manager --image a --lease-duration 2s", want: "--lease-duration: must be at least 3s, is 2s"},
+		{args: "manager --image a --metrics-secure=false --metrics-cert-dir .", want: "--metrics-cert-dir: has no use with --metrics-secure=false"},
+		{args: "manager --image a --metrics-cert-dir .", want: "--metrics-cert-dir: open tls.crt: no such file or directory"},
+		{args: "manager --image a", want: "--leader-election-namespace: is required outside a cluster, or set --leader-elect=false"},
+		{args: "manager --image a --leader-elect=false --kubeconfig missing", want: "--kubeconfig: stat missing: no such file or directory"},
+		{args: "manager --image a --leader-elect=false --kubeconfig kubeconfig", want: "--kubeconfig: has no cluster in it"},
+		{args: "manager --image a --leader-elect=false --kubeconfig not-kubeconfig", want: "--kubeconfig: …"},
+		{args: "manager --image a --leader-elect=false", env: "KUBECONFIG=not-kubeconfig", want: "finding the cluster: …"},
+		{args: "manager --image a --leader-elect=false", env: "KUBECONFIG=missing", want: "no cluster: set --kubeconfig or $KUBECONFIG, or run the manager in a pod"},
+		{args: "manager --image a --leader-elect=false", env: "HOME=no-folder", want: "no cluster: set --kubeconfig or $KUBECONFIG, or run the manager in a pod"},
 		{args: "migrate now", want: `unexpected argument "now": ackrail migrate takes flags only, a file goes after a flag of its own`},
 		{args: "migrate --database-url " + malformed, want: malformedURL},
 		{args: "migrate --database-url " + unreachable, want: "creating the schema: " + refusal},
@@ -266,7 +294,14 @@ func TestBadInput(t *testing.T) {
 		running := role + " --database-url " + ready + " --config "
 		cases = append(cases,
 			badInput{args: role, want: `required flag(s) "config" not set`},
-			badInput{args: role + " --config good.json", want: noDatabase},
+			badInput{args: role + " --config good.json", want: noPodsDatabase},
+			badInput{args: role + " --config good.json --database-url-file missing", want: "--database-url-file: secret file missing: statat missing: no such file or directory"},
+			badInput{args: role + " --config good.json --database-url-file no-folder", want: "--database-url-file: secret file no-folder: is not a regular file"},
+			badInput{args: role + " --config good.json --database-url-file url-empty", want: "--database-url-file: secret file url-empty: is empty"},
+			badInput{args: role + " --config good.json --database-url-file url-oversized", want: "--database-url-file: secret file url-oversized: is larger than 65536 bytes"},
+			badInput{args: role + " --config good.json --database-url-file url-malformed", want: "--database-url-file: secret file url-malformed: " + malformedURL},
+			badInput{args: role + " --config good.json --database-url-file url-good --database-url " + ready, want: "--database-url-file and --database-url are both set: choose one"},
+			badInput{args: role + " --config good.json --database-url-file url-good", env: databaseEnv + "=" + ready, want: "--database-url-file and $ACKRAIL_DATABASE_URL are both set: choose one"},
 			badInput{args: role + " --config good.json --database-url " + malformed, want: malformedURL},
 			badInput{args: running + "missing.json", want: "--config: reading the pipeline configuration: open missing.json: no such file or directory"},
 			badInput{args: running + "empty.json", want: "--config: pipeline configuration empty.json: is empty: want a JSON document"},

@@ -39,7 +39,7 @@ func newDev() *cobra.Command {
 	var f devFlags
 	cmd := &cobra.Command{
 		Use:   "dev -f FILE...",
-		Short: "Run a pipeline from its manifests on this machine, without a cluster",
+		Short: "Run a pipeline from its manifests on this machine",
 		Long: `Run the pipeline of WebhookEndpoint and Secret manifests on this machine,
 without a cluster. Unless a database is given, a private PostgreSQL server is
 started in the data folder, which keeps the events for the next time.`,
@@ -95,7 +95,7 @@ func (f *devFlags) run(cmd *cobra.Command) error {
 	p := &plan{
 		config:       resources.Pipeline(set.Endpoints),
 		secretsDir:   secrets,
-		databaseURL:  url,
+		database:     databaseLocation{url: url},
 		ingress:      f.role != "worker",
 		listen:       f.listen,
 		worker:       f.role != "ingress",

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
@@ -424,7 +425,7 @@ func (m *museum) replayed(t *testing.T) {
 	changed := "a replay of this name with another spec was started before"
 	got, f = m.replay(t, replayManifest("after-fix", "orders", "{match: All}"), "")
 	check("changed", got, f, 1, "Error: EventReplay test/after-fix: "+changed+": give this one another metadata.name\n",
-		"after-fix 0 0 0 0 0 Failed=True:SpecChanged")
+		"after-fix 0 0 0 0 0 Planned=False:SpecChanged Complete=False:SpecChanged Failed=True:SpecChanged")
 
 	several := strings.Join([]string{
 		replayManifest("nowhere", "parcels", "{match: All}"),
@@ -437,7 +438,7 @@ func (m *museum) replayed(t *testing.T) {
 	got, f = m.replay(t, several, "--wait")
 	check("several", got, f, 1,
 		"Error: EventReplay test/nowhere: spec.endpointRef.name: endpoint test/parcels: the database knows no such endpoint: correct the name, or metadata.namespace\n",
-		"nowhere 0 0 0 0 0 Failed=True:EndpointNotFound",
+		"nowhere 0 0 0 0 0 Planned=False:EndpointNotFound Complete=False:EndpointNotFound Failed=True:EndpointNotFound",
 		"nothing 0 0 0 0 0 Planned=True:NothingMatched Complete=True:NothingMatched",
 		"broken-again 1 1 0 1 0 Planned=True:Matched Complete=True:FinishedWithDead",
 		"once-more 1 1 1 0 0 Planned=True:Matched Complete=True:Succeeded")
@@ -488,6 +489,7 @@ func (m *museum) replayPrints(t *testing.T, manifest string) {
 		ObjectMeta: metav1.ObjectMeta{Name: "after-fix", Namespace: "test"},
 		Spec: v1alpha1.EventReplaySpec{
 			EndpointRef: v1alpha1.EndpointRef{Name: "orders"},
+			Mode:        v1alpha1.ReplayModeRun,
 			Selector:    v1alpha1.ReplaySelector{States: []v1alpha1.ReplayState{v1alpha1.ReplayStateDead}, Destinations: []string{"audit"}},
 		},
 		Status: v1alpha1.EventReplayStatus{
@@ -593,8 +595,8 @@ func helps(t *testing.T, c *cobra.Command) {
 	if c.Short == "" || strings.HasSuffix(c.Short, ".") {
 		t.Errorf("the short explanation is %q", c.Short)
 	}
-	for line := range strings.Lines(about) {
-		if len(line) > 81 {
+	for line := range strings.Lines(f.stdout) {
+		if utf8.RuneCountInString(line) > 81 {
 			t.Errorf("a line is too long for a terminal: %s", line)
 		}
 	}

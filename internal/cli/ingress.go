@@ -23,7 +23,7 @@ func (p *plan) ingressPart(registry *prometheus.Registry, l net.Listener) (part,
 		return nil, err
 	}
 	// One for notifications, one for the start, the others for the flushers.
-	s, err := store.Open(p.databaseURL, store.Options{MaxConns: 2 + store.DefaultFlushers, Name: "ackrail ingress"})
+	s, err := p.database.open(store.Options{MaxConns: 2 + store.DefaultFlushers, Name: "ackrail ingress", Logger: p.log})
 	if err != nil {
 		return nil, err
 	}

@@ -12,7 +12,7 @@ import (
 
 // podFlags are what ingress and worker pods have in common.
 type podFlags struct {
-	database     databaseFlag
+	database     databaseFileFlags
 	logs         logFlags
 	config       string
 	secretsDir   string
@@ -36,7 +36,7 @@ func (f *podFlags) plan(cmd *cobra.Command) (*plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	url, err := f.database.required()
+	database, err := f.database.location()
 	if err != nil {
 		return nil, err
 	}
@@ -47,7 +47,7 @@ func (f *podFlags) plan(cmd *cobra.Command) (*plan, error) {
 	return &plan{
 		config:       config,
 		secretsDir:   f.secretsDir,
-		databaseURL:  url,
+		database:     database,
 		opsListen:    f.opsListen,
 		drainTimeout: f.drainTimeout,
 		log:          log,
@@ -133,7 +133,7 @@ is taken or dead. Pods run this; on a laptop there is ackrail dev.`,
 }
 
 func newMigrate() *cobra.Command {
-	var database databaseFlag
+	var database databaseFileFlags
 	cmd := &cobra.Command{
 		Use:   "migrate",
 		Short: "Bring a database's schema up to date",
@@ -143,7 +143,11 @@ at once are safe.`,
 		Example: `  ackrail migrate --database-url postgres://…`,
 		Args:    noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			url, err := database.required()
+			location, err := database.location()
+			if err != nil {
+				return err
+			}
+			url, err := location.read()
 			if err != nil {
 				return err
 			}

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -10,10 +9,9 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/spf13/cobra"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/ackrail/ackrail/api/v1alpha1"
-	"github.com/ackrail/ackrail/internal/event"
+	"github.com/ackrail/ackrail/controllers/eventreplay"
 	"github.com/ackrail/ackrail/internal/manifest"
 	"github.com/ackrail/ackrail/internal/replay"
 	"github.com/ackrail/ackrail/internal/store"
@@ -36,7 +34,13 @@ func newReplay() *cobra.Command {
 		Long: `Run the EventReplay manifests against the database and print them with their
 status. A replay happens once: running it again, also after it was interrupted,
 goes on where it stopped and takes nothing twice. To replay again, give the
-EventReplay another name.`,
+EventReplay another name.
+
+With spec.mode DryRun it is counted what would be replayed, and nothing is
+changed. With spec.maxPerSecond the command runs for as long as starting all
+runs takes; without, they are all in the queue at once, while in a cluster they
+follow the workers. spec.suspend is refused, and ttlSecondsAfterFinished means
+nothing here: there is no object to delete.`,
 		Example: `  ackrail replay -f after-fix.yaml
   ackrail replay -f after-fix.yaml --wait`,
 		Args: noArgs,
@@ -101,133 +105,73 @@ func (f *replayFlags) run(cmd *cobra.Command) error {
 
 // runOne runs a replay and fills its status in.
 func (f *replayFlags) runOne(cmd *cobra.Command, s *store.Store, r *v1alpha1.EventReplay) error {
-	request, err := replayRequest(r)
+	request, err := eventreplay.Request(r)
 	if err != nil {
 		return err
 	}
-	status, err := replay.Start(cmd.Context(), s, request)
+	dryRun := r.Spec.Mode == v1alpha1.ReplayModeDryRun
+	var status replay.Status
+	switch {
+	case dryRun:
+		status, err = s.CountReplay(cmd.Context(), request)
+	case r.Spec.Suspend:
+		return errors.New("spec.suspend: is true: set it to false to run the replay")
+	default:
+		status, err = replay.Start(cmd.Context(), s, request, int(r.Spec.MaxPerSecond))
+	}
 	if err != nil {
 		setFailed(r, err)
 		return explain(err)
 	}
-	if f.wait && status.CompletedAt == nil {
-		ctx, cancel := context.WithTimeout(cmd.Context(), f.timeout)
-		defer cancel()
-		var last store.ReplayStatus
-		last, err = replay.Wait(ctx, s, request.ID, 200*time.Millisecond, func(now store.ReplayStatus) {
-			cmd.PrintErrf("%s/%s: %d of %d ended, %d dead\n", r.Namespace, r.Name, now.Succeeded+now.Dead, now.Queued, now.Dead)
-		})
-		if !last.PlannedAt.IsZero() { // else there was no time for a single look
-			status = last
-		}
+	if f.wait && !dryRun && status.CompletedAt == nil {
+		status, err = f.await(cmd, s, r, request.ID, status)
 	}
-	setStatus(r, &status)
-	if errors.Is(err, context.DeadlineExceeded) {
-		return fmt.Errorf("timed out after %s waiting for %d runs to end", f.timeout, status.Open)
+	at := status.PlannedAt
+	if status.CompletedAt != nil {
+		at = *status.CompletedAt
 	}
+	eventreplay.SetStatus(r, eventreplay.Seen{Progress: &status}, at)
 	return err
 }
 
-// replayNamespace is the UUID namespace of replays that have no UID of their
-// own because no cluster made one: their identity is their name.
-var replayNamespace = uuid.NewSHA1(uuid.NameSpaceDNS, []byte("eventreplays.ackrail.io"))
-
-// replayRequest translates a manifest for the store.
-func replayRequest(r *v1alpha1.EventReplay) (store.Replay, error) {
-	spec, err := json.Marshal(r.Spec)
-	if err != nil {
-		return store.Replay{}, fmt.Errorf("encoding the spec: %w", err)
+// await waits for the end of a replay and returns its last status.
+func (f *replayFlags) await(cmd *cobra.Command, s *store.Store, r *v1alpha1.EventReplay, id uuid.UUID, status replay.Status) (replay.Status, error) {
+	ctx, cancel := context.WithTimeout(cmd.Context(), f.timeout)
+	defer cancel()
+	last, err := replay.Wait(ctx, s, id, 200*time.Millisecond, func(now replay.Status) {
+		cmd.PrintErrf("%s/%s: %d of %d ended, %d dead\n", r.Namespace, r.Name, now.Succeeded+now.Dead, now.Queued, now.Dead)
+	})
+	if !last.PlannedAt.IsZero() { // else there was no time for a single look
+		status = last
 	}
-	x := &r.Spec.Selector
-	request := store.Replay{
-		ID:        uuid.NewSHA1(replayNamespace, []byte(r.Namespace+"/"+r.Name)),
-		Namespace: r.Namespace,
-		Name:      r.Name,
-		Endpoint:  event.EndpointRef{Namespace: r.Namespace, Name: r.Spec.EndpointRef.Name},
-		Limit:     r.Spec.Limit,
-		Spec:      string(spec),
-		Selector: store.Selector{
-			Destinations:   x.Destinations,
-			Types:          x.Types,
-			ReceivedAfter:  timeOf(x.ReceivedAfter),
-			ReceivedBefore: timeOf(x.ReceivedBefore),
-		},
+	if errors.Is(err, context.DeadlineExceeded) {
+		err = fmt.Errorf("timed out after %s waiting for %d runs to end", f.timeout, status.Open)
 	}
-	for _, state := range x.States {
-		request.Selector.States = append(request.Selector.States, event.State(strings.ToLower(string(state))))
-	}
-	for _, s := range x.EventIDs {
-		id, err := uuid.Parse(s)
-		if err != nil {
-			return store.Replay{}, fmt.Errorf("spec.selector.eventIDs: %q is not a UUID", s)
-		}
-		request.Selector.Events = append(request.Selector.Events, id)
-	}
-	return request, nil
-}
-
-func timeOf(t *metav1.Time) *time.Time {
-	if t == nil {
-		return nil
-	}
-	return &t.Time
+	return status, err
 }
 
 // explain adds to the reason why a replay cannot run what to do about it.
 func explain(err error) error {
 	switch {
-	case errors.Is(err, store.ErrUnknownEndpoint):
+	case errors.Is(err, replay.ErrUnknownEndpoint):
 		return fmt.Errorf("spec.endpointRef.name: %w: correct the name, or metadata.namespace", err)
-	case errors.Is(err, store.ErrReplayChanged):
+	case errors.Is(err, replay.ErrChanged):
 		return fmt.Errorf("%w: give this one another metadata.name", err)
 	}
 	return err
 }
 
-// setFailed says in the status why a replay cannot run.
+// setFailed says in the status why a replay cannot run, unless it may when it
+// is run again.
 func setFailed(r *v1alpha1.EventReplay, err error) {
-	var reason string
+	obstacle := eventreplay.Obstacle{Message: err.Error(), Final: true}
 	switch {
-	case errors.Is(err, store.ErrUnknownEndpoint):
-		reason = v1alpha1.ReasonEndpointNotFound
-	case errors.Is(err, store.ErrReplayChanged):
-		reason = v1alpha1.ReasonSpecChanged
+	case errors.Is(err, replay.ErrUnknownEndpoint):
+		obstacle.Reason = v1alpha1.ReasonEndpointNotFound
+	case errors.Is(err, replay.ErrChanged):
+		obstacle.Reason = v1alpha1.ReasonSpecChanged
 	default:
-		return // passing: the replay goes on when it is run again
-	}
-	setCondition(r, v1alpha1.ConditionFailed, metav1.ConditionTrue, reason, err.Error(), metav1.Now())
-}
-
-// setStatus translates the store's status.
-func setStatus(r *v1alpha1.EventReplay, s *store.ReplayStatus) {
-	planned := metav1.NewTime(s.PlannedAt)
-	r.Status.Matched, r.Status.Replayed, r.Status.Skipped = s.Matched, s.Queued, s.Skipped
-	r.Status.Succeeded, r.Status.Dead = s.Succeeded, s.Dead
-	r.Status.StartTime = &planned
-	if s.Matched == 0 {
-		setCondition(r, v1alpha1.ConditionPlanned, metav1.ConditionTrue, v1alpha1.ReasonNothingMatched, "The selector matched no delivery", planned)
-	} else {
-		setCondition(r, v1alpha1.ConditionPlanned, metav1.ConditionTrue, v1alpha1.ReasonMatched, fmt.Sprintf("Matched %d deliveries", s.Matched), planned)
-	}
-	if s.CompletedAt == nil {
-		setCondition(r, v1alpha1.ConditionComplete, metav1.ConditionFalse, v1alpha1.ReasonInProgress,
-			fmt.Sprintf("%d runs have not ended", s.Open+s.Planned()), planned)
 		return
 	}
-	completed := metav1.NewTime(*s.CompletedAt)
-	r.Status.CompletionTime = &completed
-	reason, message := v1alpha1.ReasonSucceeded, fmt.Sprintf("%d runs succeeded", s.Succeeded)
-	switch {
-	case s.Matched == 0:
-		reason, message = v1alpha1.ReasonNothingMatched, "There was nothing to replay"
-	case s.Dead > 0:
-		reason, message = v1alpha1.ReasonFinishedWithDead, fmt.Sprintf("%d runs succeeded, %d are dead again", s.Succeeded, s.Dead)
-	}
-	setCondition(r, v1alpha1.ConditionComplete, metav1.ConditionTrue, reason, message, completed)
-}
-
-func setCondition(r *v1alpha1.EventReplay, kind string, status metav1.ConditionStatus, reason, message string, at metav1.Time) {
-	r.Status.Conditions = append(r.Status.Conditions, metav1.Condition{
-		Type: kind, Status: status, Reason: reason, Message: message, LastTransitionTime: at,
-	})
+	eventreplay.SetStatus(r, eventreplay.Seen{Obstacle: &obstacle}, time.Now())
 }

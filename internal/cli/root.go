@@ -12,6 +12,8 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
+
+	"github.com/ackrail/ackrail/internal/store"
 )
 
 // version is set by the linker.
@@ -67,8 +69,9 @@ acknowledged is ever lost.`,
 		Version:       version,
 		SilenceUsage:  true,
 		SilenceErrors: true,
-	}, newDev(), newSend(), newEvents(), newReplay(), newIngress(), newWorker(), newMigrate())
+	}, newDev(), newSend(), newEvents(), newReplay(), newIngress(), newWorker(), newMigrate(), newManager())
 	root.CompletionOptions.HiddenDefaultCmd = true
+	root.SetUsageTemplate(strings.ReplaceAll(root.UsageTemplate(), ".FlagUsages", ".FlagUsagesWrapped 80"))
 	return root
 }
 
@@ -141,6 +144,58 @@ func (f *databaseFlag) required() (string, error) {
 	url := f.value()
 	if url == "" {
 		return "", fmt.Errorf("no database: set --database-url or $%s (ackrail dev prints the one that it runs)", databaseEnv)
+	}
+	return url, nil
+}
+
+// databaseFileFlags name the database of a pod: by its URL, or by a file that
+// has it.
+type databaseFileFlags struct {
+	databaseFlag
+	file string
+}
+
+func (f *databaseFileFlags) register(cmd *cobra.Command) {
+	f.databaseFlag.register(cmd)
+	cmd.Flags().StringVar(&f.file, "database-url-file", "", "`file` with the URL, read again for each connection")
+}
+
+// location checks that exactly one is given.
+func (f *databaseFileFlags) location() (databaseLocation, error) {
+	l := databaseLocation{url: f.value(), file: f.file}
+	switch {
+	case l.url == "" && l.file == "":
+		return l, fmt.Errorf("no database: set --database-url-file, --database-url or $%s", databaseEnv)
+	case l.url == "" || l.file == "":
+		return l, nil
+	case f.url != "":
+		return l, errors.New("--database-url-file and --database-url are both set: choose one")
+	}
+	return l, fmt.Errorf("--database-url-file and $%s are both set: choose one", databaseEnv)
+}
+
+// databaseLocation is where a database's URL stands: in url, or in a file.
+type databaseLocation struct{ url, file string }
+
+func (l databaseLocation) open(o store.Options) (*store.Store, error) {
+	if l.file == "" {
+		return store.Open(l.url, o)
+	}
+	s, err := store.OpenFile(l.file, o)
+	if err != nil {
+		return nil, fmt.Errorf("--database-url-file: %w", err)
+	}
+	return s, nil
+}
+
+// read returns the URL as it is now.
+func (l databaseLocation) read() (string, error) {
+	if l.file == "" {
+		return l.url, nil
+	}
+	url, err := store.ReadURL(l.file)
+	if err != nil {
+		return "", fmt.Errorf("--database-url-file: %w", err)
 	}
 	return url, nil
 }

@@ -26,9 +26,9 @@ import (
 
 // plan is what a process runs.
 type plan struct {
-	config      *pipeline.Config
-	secretsDir  string
-	databaseURL string
+	config     *pipeline.Config
+	secretsDir string
+	database   databaseLocation
 	// ingress: the process runs an ingress, at the address listen.
 	ingress bool
 	listen  string
@@ -53,6 +53,9 @@ func (p *plan) run(ctx context.Context) error {
 	opsServer, err := ops.New(registry, p.log)
 	if err != nil {
 		return fmt.Errorf("preparing the operations server: %w", err)
+	}
+	if err := registry.Register(ops.BuildInfo(version)); err != nil {
+		return fmt.Errorf("registering the build's metric: %w", err)
 	}
 	opsListener, err := listen(p.opsListen, "--ops-listen")
 	if err != nil {
@@ -107,13 +110,12 @@ func (p *plan) run(ctx context.Context) error {
 func tuneRuntime() {
 	// Almost all memory is garbage after one request: with little of it alive
 	// the collector would run all the time. A limit keeps the factor from
-	// applying to large bodies. Both give way to GOGC and GOMEMLIMIT.
+	// applying to large bodies, and from outgrowing a small container. Both
+	// give way to GOGC and GOMEMLIMIT.
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(800)
 	}
-	if os.Getenv("GOMEMLIMIT") == "" {
-		debug.SetMemoryLimit(192 << 20)
-	}
+	limitMemory(podMemory, 192<<20)
 	// net/http's client writes the beginning of answers that nobody asked for
 	// to the standard logger, which has no business with bodies.
 	log.SetOutput(io.Discard)
@@ -172,7 +174,7 @@ func (p *plan) workerPart(registry *prometheus.Registry) (part, error) {
 	}
 	// One connection each for claims, outcomes, leases and upkeep, and one to
 	// spare; a listener has its own.
-	s, err := store.Open(p.databaseURL, store.Options{MaxConns: 5, Name: "ackrail worker"})
+	s, err := p.database.open(store.Options{MaxConns: 5, Name: "ackrail worker", Logger: p.log})
 	if err != nil {
 		return nil, err
 	}

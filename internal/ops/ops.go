@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"runtime"
 	"sync/atomic"
 	"time"
 
@@ -69,6 +70,18 @@ func New(registry *prometheus.Registry, logger *slog.Logger) (*Server, error) {
 		ErrorLog:          errorLog,
 	}
 	return s, nil
+}
+
+// BuildInfo returns the metric ackrail_build_info, which is always 1 and tells
+// by its labels what runs.
+func BuildInfo(version string) prometheus.Collector {
+	info := prometheus.NewGauge(prometheus.GaugeOpts{
+		Name:        "ackrail_build_info",
+		Help:        "Always 1. The labels tell which version runs, and what it was built with.",
+		ConstLabels: prometheus.Labels{"version": version, "goversion": runtime.Version()},
+	})
+	info.Set(1)
+	return info
 }
 
 // SetReady opens or shuts the readiness gate. Shutting it is the first step
