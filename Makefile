@@ -12,6 +12,10 @@ export GOTOOLCHAIN := local
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 FUZZTIME ?= 20s
 
+# The images that clusters run. Set IMAGE to one that another cluster can pull.
+IMAGE ?= docker.io/ackrail/ackrail:dev
+SINK_IMAGE ?= docker.io/ackrail/sink:dev
+
 controller-gen := go tool -modfile=hack/tools/go.mod controller-gen
 golangci-lint := go tool -modfile=hack/tools/go.mod golangci-lint
 
@@ -21,7 +25,7 @@ golangci-lint := go tool -modfile=hack/tools/go.mod golangci-lint
 help: ## Show this help.
 	@awk 'BEGIN { FS = ":.*## " } \
 	    /^##@ / { printf "\n%s\n", substr($$0, 5) } \
-	    /^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	    /^[a-z0-9-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: build
 build: go ## Build bin/ackrail, a static binary.
@@ -32,21 +36,61 @@ test: go ## Run all tests, with the race detector and real servers.
 	@hack/install-deps postgres pgbouncer gcc
 	@echo "Building and running the tests, package by package"
 	go test -race -timeout 30m ./...
+	go test -C hack/image ./...
+	go test -C hack/chart ./...
 
 .PHONY: demo
-demo: go ## Show a pipeline from webhook to replay, step by step.
+demo: go ## Show the operator on a cluster of this machine, from helm install to a replay.
 	@hack/install-deps postgres curl jq
 	hack/demo/run
+
+.PHONY: dev
+dev: go ## Show a pipeline from webhook to replay in a minute, without a cluster.
+	@hack/install-deps postgres curl jq
+	hack/demo/dev
+
+.PHONY: e2e
+e2e: go ## Run the end-to-end tests on a cluster: KUBECONFIG's, or one of this machine.
+	@hack/install-deps postgres curl jq
+	hack/e2e
+
+##@ Cluster
+
+.PHONY: cluster-up
+cluster-up: go ## Start a Kubernetes cluster on this machine. Builds it the first time: 15 minutes.
+	@hack/cluster/up
+
+.PHONY: cluster-status
+cluster-status: go ## Tell how the cluster is.
+	@hack/cluster/status
+
+.PHONY: cluster-down
+cluster-down: go ## Remove the cluster and all that it made.
+	@hack/cluster/down
+
+##@ Image
+
+.PHONY: image
+image: build ## Make bin/image/ackrail.tar and sink.tar, OCI images, without Docker.
+	CGO_ENABLED=0 go build -trimpath -buildvcs=false -o bin/sink ./hack/sink
+	IMAGE='$(IMAGE)' SINK_IMAGE='$(SINK_IMAGE)' VERSION='$(VERSION)' hack/image/make
+
+.PHONY: cluster-load
+cluster-load: image ## Put the images into the cluster of make cluster-up.
+	IMAGE='$(IMAGE)' SINK_IMAGE='$(SINK_IMAGE)' hack/image/load
 
 ##@ Before a commit
 
 .PHONY: generate
-generate: go ## Regenerate deep copies, apply configurations and CRDs from api/.
-	rm -rf api/v1alpha1/applyconfiguration config/crd/bases
+generate: go ## Regenerate what follows from api/ and controllers/: code, CRDs, RBAC, chart.
+	rm -rf api/v1alpha1/applyconfiguration config/crd/bases config/rbac/role.yaml
 	$(controller-gen) paths=./api/... \
 	    object:headerFile=hack/boilerplate.go.txt \
 	    applyconfiguration:headerFile=hack/boilerplate.go.txt \
 	    crd output:crd:artifacts:config=config/crd/bases
+	$(controller-gen) paths=./controllers/... \
+	    rbac:roleName=manager output:rbac:artifacts:config=config/rbac
+	go run -C hack/chart .
 
 .PHONY: fmt
 fmt: go ## Format the code.
@@ -60,6 +104,8 @@ lint: go ## Check the code. The first run builds the linter, which takes minutes
 tidy: go ## Tidy the modules.
 	go mod tidy
 	cd hack/tools && go mod tidy
+	cd hack/image && go mod tidy
+	cd hack/chart && go mod tidy
 
 .PHONY: verify
 verify: go ## Check that everything generated, tidied and formatted is so, and lint.
