@@ -1,0 +1,125 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"context"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/uuid"
+
+	"github.com/ackrail/ackrail/api/v1alpha1"
+)
+
+// synced is by when the kubelet has brought a Secret's new value to its pods.
+const synced = 90 * time.Second
+
+// Two endpoints run side by side, since each step waits for the kubelet.
+func secrets() {
+	var rotated, deleted *pipeline
+	BeforeAll(func(ctx SpecContext) {
+		rotated = newPipeline(ctx, "secrets")
+		deleted = &pipeline{ns: rotated.ns, name: "deleted", handler: rotated.handler}
+		apply(ctx, webhookSecret(rotated.ns, "next-webhook", "the next secret"), webhookSecret(rotated.ns, "other-webhook", "another secret"))
+		apply(ctx,
+			rotated.endpoint(func(e *v1alpha1.WebhookEndpoint) {
+				e.Spec.Source.SecretRefs = append(e.Spec.Source.SecretRefs, v1alpha1.SecretKeyRef{Name: "next-webhook", Key: "secret"})
+			}),
+			deleted.endpoint(func(e *v1alpha1.WebhookEndpoint) { e.Spec.Source.SecretRefs[0].Name = "other-webhook" }))
+		rotated.waitReady(ctx)
+		deleted.waitReady(ctx)
+		deleted.sender = newSender(ctx, deleted.url(ctx), "another secret")
+	}, NodeTimeout(4*time.Minute))
+
+	It("accepts either of two secrets while one takes over from the other", func(ctx SpecContext) {
+		for key, value := range map[string]string{"overlap-old": secret, "overlap-next": "the next secret"} {
+			Expect(statusOf(ctx, rotated.sender.with(value), key)).To(Equal(202), key)
+		}
+	}, SpecTimeout(time.Minute))
+
+	It("accepts a new value, and refuses while the Secret is gone, without restarting a pod", func(ctx SpecContext) {
+		before := identities(ctx, rotated.ns)
+		began := time.Now()
+		kubectl(ctx, "patch", "secret", "next-webhook", "-n", rotated.ns, "--type=merge", "-p", `{"stringData":{"secret":"the one after"}}`)
+		kubectl(ctx, "delete", "secret", "other-webhook", "-n", deleted.ns)
+
+		By("saying that the Secret is missing")
+		Eventually(ctx, func(g Gomega) {
+			e, err := get[v1alpha1.WebhookEndpoint](ctx, "whe", "-n", deleted.ns, deleted.name)
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(e.Status.Conditions).To(And(
+				haveCondition(v1alpha1.ConditionSecretsResolved, metav1.ConditionFalse, v1alpha1.ReasonSecretNotFound),
+				haveCondition(v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonSecretNotFound)))
+		}).WithTimeout(synced).Should(Succeed())
+
+		By("accepting the new value at every pod, no longer the former")
+		Eventually(ctx, always(10, func() int { return statusOf(ctx, rotated.sender.with("the one after"), unique("rotated")) })).
+			WithTimeout(synced - time.Since(began)).WithPolling(time.Second).Should(Equal(202))
+		AddReportEntry("From kubectl patch to acceptance", time.Since(began).Round(time.Second).String())
+		Expect(statusOf(ctx, rotated.sender.with("the next secret"), "former")).To(Equal(401))
+		Expect(statusOf(ctx, rotated.sender, "still")).To(Equal(202))
+
+		By("refusing signed and unsigned requests while the Secret is gone")
+		unsigned := deleted.sender.with("")
+		Eventually(ctx, func(g Gomega) {
+			g.Expect(statusOf(ctx, unsigned, unique("unsigned"))).To(BeElementOf(401, 503))
+			for range 10 {
+				g.Expect(statusOf(ctx, deleted.sender, unique("gone"))).To(BeElementOf(401, 503))
+			}
+		}).WithTimeout(synced).WithPolling(time.Second).Should(Succeed())
+
+		By("recovering when it is back")
+		apply(ctx, webhookSecret(deleted.ns, "other-webhook", "another secret"))
+		Eventually(ctx, always(10, func() int { return statusOf(ctx, deleted.sender, unique("back")) })).
+			WithTimeout(synced).WithPolling(time.Second).Should(Equal(202))
+		Expect(statusOf(ctx, unsigned, "unsigned")).To(Equal(401))
+		deleted.waitReady(ctx)
+		Expect(identities(ctx, rotated.ns)).To(Equal(before), "pods and their restarts")
+	}, SpecTimeout(6*time.Minute))
+}
+
+// statusOf returns the status that a small event is answered with.
+func statusOf(ctx context.Context, s *sender, key string) int {
+	GinkgoHelper()
+	a, err := s.send(ctx, key, []byte(`{"secret":"test"}`))
+	Expect(err).NotTo(HaveOccurred())
+	return a.status
+}
+
+// always returns what f returns n times in a row, else -1: requests go to one
+// pod or another.
+func always(n int, f func() int) func() int {
+	return func() int {
+		first := f()
+		for range n - 1 {
+			if f() != first {
+				return -1
+			}
+		}
+		return first
+	}
+}
+
+// identities tells the pods of a namespace and how often they were restarted.
+func identities(ctx context.Context, ns string) map[string]int32 {
+	GinkgoHelper()
+	ids := map[string]int32{}
+	for _, pod := range podsOf(ctx, ns, "") {
+		ids[pod.Name+" "+string(pod.UID)] = restarts(&pod)
+	}
+	return ids
+}
+
+func restarts(pod *corev1.Pod) (n int32) {
+	for _, status := range pod.Status.ContainerStatuses {
+		n += status.RestartCount
+	}
+	return n
+}
+
+// unique makes a key that was not used before.
+func unique(prefix string) string { return prefix + "-" + string(uuid.NewUUID()) }
