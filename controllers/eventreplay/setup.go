@@ -26,9 +26,9 @@ const workers = 16
 // endpointIndex finds replays by their endpoint.
 const endpointIndex = "spec.endpointRef.name"
 
-// +kubebuilder:rbac:groups=ackrail.io,resources=eventreplays,verbs=get;list;watch;delete
+// +kubebuilder:rbac:groups=ackrail.io,resources=eventreplays,verbs=list;watch;delete
 // +kubebuilder:rbac:groups=ackrail.io,resources=eventreplays/status,verbs=patch
-// +kubebuilder:rbac:groups=ackrail.io,resources=webhookendpoints,verbs=get;list;watch
+// +kubebuilder:rbac:groups=ackrail.io,resources=webhookendpoints,verbs=list;watch
 // +kubebuilder:rbac:groups="",resources=secrets,verbs=get
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 

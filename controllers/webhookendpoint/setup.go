@@ -27,7 +27,7 @@ import (
 	"github.com/ackrail/ackrail/internal/resources"
 )
 
-// +kubebuilder:rbac:groups=ackrail.io,resources=webhookendpoints,verbs=get;list;watch
+// +kubebuilder:rbac:groups=ackrail.io,resources=webhookendpoints,verbs=list;watch
 // +kubebuilder:rbac:groups=ackrail.io,resources=webhookendpoints/status,verbs=patch
 // Where OwnerReferencesPermissionEnforcement is on (OpenShift), children that
 // block their owner's deletion need it:

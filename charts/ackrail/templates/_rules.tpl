@@ -24,7 +24,6 @@
   - eventreplays
   verbs:
   - delete
-  - get
   - list
   - watch
 - apiGroups:
@@ -39,7 +38,6 @@
   resources:
   - webhookendpoints
   verbs:
-  - get
   - list
   - watch
 - apiGroups:
