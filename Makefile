@@ -18,6 +18,8 @@ SINK_IMAGE ?= docker.io/ackrail/sink:dev
 
 controller-gen := go tool -modfile=hack/tools/go.mod controller-gen
 golangci-lint := go tool -modfile=hack/tools/go.mod golangci-lint
+# The same from another module's folder two levels down.
+linter-beside := go tool -modfile=../tools/go.mod golangci-lint run --config ../../.golangci.yml
 
 ##@ Everyday
 
@@ -38,6 +40,7 @@ test: go ## Run all tests, with the race detector and real servers.
 	go test -race -timeout 30m ./...
 	go test -C hack/image ./...
 	go test -C hack/chart ./...
+	go test -C hack/cluster ./internal/...
 
 .PHONY: demo
 demo: go ## Show the operator on a cluster of this machine, from helm install to a replay.
@@ -99,11 +102,16 @@ fmt: go ## Format the code.
 .PHONY: lint
 lint: go ## Check the code. The first run builds the linter, which takes minutes.
 	$(golangci-lint) run ./...
+	cd hack/image && $(linter-beside) ./...
+	cd hack/chart && $(linter-beside) ./...
+	cd hack/cluster && $(linter-beside) . ./internal/... ./pause ./probe
 
 .PHONY: tidy
 tidy: go ## Tidy the modules.
 	go mod tidy
 	cd hack/tools && go mod tidy
+	cd hack/cluster && go mod tidy
+	cd hack/cluster/coredns && go mod tidy
 	cd hack/image && go mod tidy
 	cd hack/chart && go mod tidy
 

@@ -206,14 +206,16 @@ func cgroups() []string {
 
 // populated says whether a control group, or one in it, holds a process.
 func populated(group string) bool {
+	root, err := os.OpenRoot(group)
+	if err != nil {
+		return false // what is gone holds nothing
+	}
+	defer root.Close()
 	found := false
-	_ = filepath.WalkDir(group, func(path string, entry fs.DirEntry, err error) error {
-		if err != nil || entry.Name() != "cgroup.procs" {
-			return nil // what is gone holds nothing
-		}
-		if processes, err := os.ReadFile(path); err == nil && len(processes) > 0 {
-			found = true
-			return fs.SkipAll
+	_ = fs.WalkDir(root.FS(), ".", func(path string, entry fs.DirEntry, err error) error {
+		if err == nil && entry.Name() == "cgroup.procs" {
+			processes, readErr := root.ReadFile(path)
+			found = found || readErr == nil && len(processes) > 0
 		}
 		return nil
 	})
