@@ -29,6 +29,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/ackrail/ackrail/api/v1alpha1"
+	"github.com/ackrail/ackrail/internal/store"
 	"github.com/ackrail/ackrail/internal/testenv"
 	"github.com/ackrail/ackrail/internal/testenv/apiserver"
 )
@@ -204,6 +205,7 @@ func TestManager(t *testing.T) {
 		"no API server":      (*cluster).noAPIServer,
 		"rights are missing": (*cluster).withoutRights,
 		"secrets":            (*cluster).secretsAreNotWatched,
+		"database":           (*cluster).database,
 	} {
 		t.Run(name, func(t *testing.T) { test(c.in(t)) })
 	}
@@ -471,6 +473,38 @@ func (c *cluster) secretsAreNotWatched() {
 	})
 	if out := m.output.String(); strings.Contains(out, "*v1.Secret") {
 		c.t.Errorf("it watches Secrets:\n%s", out)
+	}
+	c.ends(m)
+}
+
+// The database that an endpoint's Secret names is migrated and counted in.
+func (c *cluster) database() {
+	c.create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "database"}})
+	url := testenv.Schema(c.t)
+	c.create(
+		&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "database", Name: "ackrail-database"}, StringData: map[string]string{"uri": url + "\n"}},
+		endpoint("database", "github"))
+	m := c.startManager("--watch-namespaces", "database")
+	m.until(func() error {
+		e := &v1alpha1.WebhookEndpoint{}
+		if err := c.client.Get(c.t.Context(), client.ObjectKey{Namespace: "database", Name: "github"}, e); err != nil {
+			return err
+		}
+		if !meta.IsStatusConditionTrue(e.Status.Conditions, v1alpha1.ConditionStoreReady) || e.Status.Deliveries == nil {
+			return fmt.Errorf("not yet: %+v", e.Status)
+		}
+		return nil
+	})
+	db, err := store.Open(url, store.Options{})
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	defer db.Close()
+	if err := db.Ping(c.t.Context()); err != nil {
+		c.t.Error(err)
+	}
+	if strings.Contains(m.output.String(), url) {
+		c.t.Error("the log has the database's URL")
 	}
 	c.ends(m)
 }
