@@ -15,7 +15,6 @@ import (
 	"github.com/go-logr/logr"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	"go.uber.org/goleak"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -39,10 +38,7 @@ import (
 	"github.com/ackrail/ackrail/internal/testenv/apiserver"
 )
 
-func TestMain(m *testing.M) {
-	// Ginkgo listens for interrupts until the process ends.
-	testenv.Main(m, goleak.IgnoreTopFunction("github.com/onsi/ginkgo/v2/internal/interrupt_handler.(*InterruptHandler).registerForInterrupts.func2"))
-}
+func TestMain(m *testing.M) { apiserver.Main(m) }
 
 func TestController(t *testing.T) {
 	RegisterFailHandler(Fail)

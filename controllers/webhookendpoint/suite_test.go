@@ -13,7 +13,6 @@ import (
 	"github.com/go-logr/logr"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	"go.uber.org/goleak"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -25,14 +24,10 @@ import (
 
 	"github.com/ackrail/ackrail/api/v1alpha1"
 	"github.com/ackrail/ackrail/internal/conditions"
-	"github.com/ackrail/ackrail/internal/testenv"
 	"github.com/ackrail/ackrail/internal/testenv/apiserver"
 )
 
-func TestMain(m *testing.M) {
-	// Ginkgo listens for interrupts until the process ends.
-	testenv.Main(m, goleak.IgnoreTopFunction("github.com/onsi/ginkgo/v2/internal/interrupt_handler.(*InterruptHandler).registerForInterrupts.func2"))
-}
+func TestMain(m *testing.M) { apiserver.Main(m) }
 
 func TestController(t *testing.T) {
 	RegisterFailHandler(Fail)
