@@ -135,11 +135,34 @@ const (
 	ReplayStateDone ReplayState = "Done"
 )
 
+// DeadReason is why a delivery is dead.
+//
+// +kubebuilder:validation:Enum=PermanentStatus;AttemptsExhausted;OutcomeUnknown;PayloadMissing
+type DeadReason string
+
+const (
+	// DeadReasonPermanentStatus selects what was answered with a status by
+	// which trying again is pointless, such as 400.
+	DeadReasonPermanentStatus DeadReason = "PermanentStatus"
+	// DeadReasonAttemptsExhausted selects what has failed as often as the
+	// destination's retry allows.
+	DeadReasonAttemptsExhausted DeadReason = "AttemptsExhausted"
+	// DeadReasonOutcomeUnknown selects what may have arrived: the worker of
+	// its last attempt vanished before it could tell.
+	DeadReasonOutcomeUnknown DeadReason = "OutcomeUnknown"
+	// DeadReasonPayloadMissing selects what had lost its event's body.
+	DeadReasonPayloadMissing DeadReason = "PayloadMissing"
+)
+
 // ReplaySelector selects deliveries: those that meet every criterion given.
 //
-// +kubebuilder:validation:XValidation:rule="has(self.match) || (has(self.destinations) && size(self.destinations) > 0) || (has(self.types) && size(self.types) > 0) || (has(self.eventIDs) && size(self.eventIDs) > 0) || has(self.receivedAfter) || has(self.receivedBefore)",message="must have at least one of destinations, types, eventIDs, receivedAfter and receivedBefore: name what to replay, or set match: All to replay everything in these states"
-// +kubebuilder:validation:XValidation:rule="!has(self.match) || !((has(self.destinations) && size(self.destinations) > 0) || (has(self.types) && size(self.types) > 0) || (has(self.eventIDs) && size(self.eventIDs) > 0) || has(self.receivedAfter) || has(self.receivedBefore))",fieldPath=".match",message="cannot stand beside other criteria than states: remove match, or the other criteria"
+// +kubebuilder:validation:XValidation:rule="has(self.match) || (has(self.destinations) && size(self.destinations) > 0) || (has(self.types) && size(self.types) > 0) || (has(self.eventIDs) && size(self.eventIDs) > 0) || (has(self.reasons) && size(self.reasons) > 0) || (has(self.lastStatuses) && size(self.lastStatuses) > 0) || has(self.receivedAfter) || has(self.receivedBefore) || has(self.diedAfter) || has(self.diedBefore)",message="must have at least one of destinations, types, eventIDs, reasons, lastStatuses, receivedAfter, receivedBefore, diedAfter and diedBefore: name what to replay, or set match: All to replay everything in these states"
+// +kubebuilder:validation:XValidation:rule="!has(self.match) || !((has(self.destinations) && size(self.destinations) > 0) || (has(self.types) && size(self.types) > 0) || (has(self.eventIDs) && size(self.eventIDs) > 0) || (has(self.reasons) && size(self.reasons) > 0) || (has(self.lastStatuses) && size(self.lastStatuses) > 0) || has(self.receivedAfter) || has(self.receivedBefore) || has(self.diedAfter) || has(self.diedBefore))",fieldPath=".match",message="cannot stand beside other criteria than states: remove match, or the other criteria"
+// +kubebuilder:validation:XValidation:rule="!has(self.reasons) || size(self.reasons) == 0 || (!has(self.states) || self.states.all(s, s == 'Dead'))",fieldPath=".reasons",message="goes with states: [Dead] only, since only dead letters have a reason: remove reasons, or replay the other states by an EventReplay of their own"
+// +kubebuilder:validation:XValidation:rule="!has(self.diedAfter) || (!has(self.states) || self.states.all(s, s == 'Dead'))",fieldPath=".diedAfter",message="goes with states: [Dead] only, since only dead letters have died: remove diedAfter, or replay the other states by an EventReplay of their own"
+// +kubebuilder:validation:XValidation:rule="!has(self.diedBefore) || (!has(self.states) || self.states.all(s, s == 'Dead'))",fieldPath=".diedBefore",message="goes with states: [Dead] only, since only dead letters have died: remove diedBefore, or replay the other states by an EventReplay of their own"
 // +kubebuilder:validation:XValidation:rule="!has(self.receivedAfter) || !has(self.receivedBefore) || self.receivedAfter < self.receivedBefore",fieldPath=".receivedBefore",message="must be later than receivedAfter, else no event lies between them: exchange or correct the two times"
+// +kubebuilder:validation:XValidation:rule="!has(self.diedAfter) || !has(self.diedBefore) || self.diedAfter < self.diedBefore",fieldPath=".diedBefore",message="must be later than diedAfter, else no death lies between them: exchange or correct the two times"
 type ReplaySelector struct {
 	// Match is All to select everything in the given states, instead of
 	// criteria. Default: the criteria select.
@@ -181,6 +204,23 @@ type ReplaySelector struct {
 	// +kubebuilder:validation:items:XValidation:rule="self.matches('^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$')",message="must be an event's ID, a UUID such as 019a2d4e-7c31-7b52-9a0f-3f1c5d7e9b24: take it from the answer to the webhook, or from ackrail events list"
 	EventIDs []string `json:"eventIDs,omitempty"`
 
+	// Reasons why the deliveries are dead, as ackrail events list shows them;
+	// with states: [Dead] only. Default: all.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=4
+	Reasons []DeadReason `json:"reasons,omitempty"`
+
+	// LastStatuses are what the destination answered to the last attempt:
+	// HTTP status codes such as "503", or classes such as "5xx". They do not
+	// select what got no answer. At most 32. Default: all.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=32
+	// +kubebuilder:validation:items:MaxLength=3
+	// +kubebuilder:validation:items:XValidation:rule="self.matches('^[1-5]([0-9][0-9]|xx)$')",message="must be an HTTP status code such as \"503\", or a class such as \"5xx\", in quotation marks"
+	LastStatuses []string `json:"lastStatuses,omitempty"`
+
 	// ReceivedAfter selects events that were received at this time or later.
 	// Default: no bound.
 	// +optional
@@ -190,6 +230,16 @@ type ReplaySelector struct {
 	// Default: no bound.
 	// +optional
 	ReceivedBefore *metav1.Time `json:"receivedBefore,omitempty"`
+
+	// DiedAfter selects deliveries that have died at this time or later, by
+	// the database's clock; with states: [Dead] only. Default: no bound.
+	// +optional
+	DiedAfter *metav1.Time `json:"diedAfter,omitempty"`
+
+	// DiedBefore selects deliveries that have died before this time, by the
+	// database's clock; with states: [Dead] only. Default: no bound.
+	// +optional
+	DiedBefore *metav1.Time `json:"diedBefore,omitempty"`
 }
 
 // EventReplayStatus is what has become of a replay. The counts are of

@@ -304,12 +304,30 @@ func (in *ReplaySelector) DeepCopyInto(out *ReplaySelector) {
 		*out = make([]string, len(*in))
 		copy(*out, *in)
 	}
+	if in.Reasons != nil {
+		in, out := &in.Reasons, &out.Reasons
+		*out = make([]DeadReason, len(*in))
+		copy(*out, *in)
+	}
+	if in.LastStatuses != nil {
+		in, out := &in.LastStatuses, &out.LastStatuses
+		*out = make([]string, len(*in))
+		copy(*out, *in)
+	}
 	if in.ReceivedAfter != nil {
 		in, out := &in.ReceivedAfter, &out.ReceivedAfter
 		*out = (*in).DeepCopy()
 	}
 	if in.ReceivedBefore != nil {
 		in, out := &in.ReceivedBefore, &out.ReceivedBefore
+		*out = (*in).DeepCopy()
+	}
+	if in.DiedAfter != nil {
+		in, out := &in.DiedAfter, &out.DiedAfter
+		*out = (*in).DeepCopy()
+	}
+	if in.DiedBefore != nil {
+		in, out := &in.DiedBefore, &out.DiedBefore
 		*out = (*in).DeepCopy()
 	}
 }

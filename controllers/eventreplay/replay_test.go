@@ -10,6 +10,7 @@ import (
 	. "github.com/onsi/gomega"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/ackrail/ackrail/api/v1alpha1"
@@ -78,6 +79,26 @@ var _ = Describe("An EventReplay", func() {
 		other := w.replay(ctx, "another-type", func(s *v1alpha1.EventReplaySpec) { s.Selector = v1alpha1.ReplaySelector{Types: []string{"ping"}} })
 		w.says(ctx, other, "Planned=True NothingMatched: The selector matched no delivery", "Complete=True NothingMatched: There was nothing to replay")
 		Expect(w.runs(ctx)).To(Equal(map[int]int{1: 1}))
+	})
+
+	It("selects dead letters by why and when they died", func(ctx SpecContext) {
+		ids := w.dead(ctx, 3, "push")
+		selecting := func(name string, x v1alpha1.ReplaySelector) *v1alpha1.EventReplay {
+			return w.replay(ctx, name, func(s *v1alpha1.EventReplaySpec) { s.Selector = x })
+		}
+		hourAgo, soon := metav1.NewTime(time.Now().Add(-time.Hour)), metav1.NewTime(time.Now().Add(time.Hour))
+		for name, x := range map[string]v1alpha1.ReplaySelector{
+			"reason": {Reasons: []v1alpha1.DeadReason{v1alpha1.DeadReasonOutcomeUnknown}},
+			"status": {LastStatuses: []string{"401", "5xx"}},
+			"time":   {DiedBefore: &hourAgo},
+		} {
+			w.says(ctx, selecting("another-"+name, x), "Complete=True NothingMatched: There was nothing to replay")
+		}
+		r := selecting("after-fix", v1alpha1.ReplaySelector{
+			Reasons: []v1alpha1.DeadReason{v1alpha1.DeadReasonPermanentStatus}, LastStatuses: []string{"4xx"}, DiedAfter: &hourAgo, DiedBefore: &soon,
+		})
+		Expect(complete(ctx, r, event.VerdictDone)).To(ConsistOf(ids))
+		Expect(status(r)).To(Equal([]int64{3, 3, 3, 0, 0}))
 	})
 
 	It("counts without changing anything in a dry run", func(ctx SpecContext) {

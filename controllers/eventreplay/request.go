@@ -3,6 +3,7 @@ package eventreplay
 import (
 	"encoding/json"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
@@ -44,10 +45,22 @@ func Request(r *v1alpha1.EventReplay) (replay.Request, error) {
 			Types:          x.Types,
 			ReceivedAfter:  timeOf(x.ReceivedAfter),
 			ReceivedBefore: timeOf(x.ReceivedBefore),
+			DiedAfter:      timeOf(x.DiedAfter),
+			DiedBefore:     timeOf(x.DiedBefore),
 		},
 	}
 	for _, state := range x.States {
 		request.Selector.States = append(request.Selector.States, event.State(strings.ToLower(string(state))))
+	}
+	for _, reason := range x.Reasons {
+		request.Selector.Reasons = append(request.Selector.Reasons, event.Reason(reason))
+	}
+	for _, s := range x.LastStatuses {
+		codes, err := statuses(s)
+		if err != nil {
+			return replay.Request{}, fmt.Errorf("spec.selector.lastStatuses: %w", err)
+		}
+		request.Selector.Statuses = append(request.Selector.Statuses, codes...)
 	}
 	for _, s := range x.EventIDs {
 		id, err := uuid.Parse(s)
@@ -57,6 +70,23 @@ func Request(r *v1alpha1.EventReplay) (replay.Request, error) {
 		request.Selector.Events = append(request.Selector.Events, id)
 	}
 	return request, nil
+}
+
+// statuses returns the HTTP status codes that a code or class stands for.
+func statuses(s string) ([]int32, error) {
+	low, many := s, 1
+	if class, found := strings.CutSuffix(s, "xx"); found {
+		low, many = class+"00", 100
+	}
+	first, err := strconv.ParseUint(low, 10, 15)
+	if err != nil || len(low) != 3 {
+		return nil, fmt.Errorf("%q is neither an HTTP status code nor a class of them", s)
+	}
+	codes := make([]int32, many)
+	for i := range codes {
+		codes[i] = int32(first) + int32(i)
+	}
+	return codes, nil
 }
 
 func identity(r *v1alpha1.EventReplay) (uuid.UUID, error) {

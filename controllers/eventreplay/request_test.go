@@ -1,6 +1,7 @@
 package eventreplay
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -27,6 +28,8 @@ func TestRequest(t *testing.T) {
 				States:       []v1alpha1.ReplayState{v1alpha1.ReplayStateDead, v1alpha1.ReplayStateDone},
 				Destinations: []string{"handler"}, Types: []string{"push"}, EventIDs: []string{strings.ToUpper(id.String())},
 				ReceivedAfter: &after, ReceivedBefore: &before,
+				Reasons: []v1alpha1.DeadReason{v1alpha1.DeadReasonPermanentStatus}, LastStatuses: []string{"503", "599"},
+				DiedAfter: &after, DiedBefore: &before,
 			},
 			Limit: 10, MaxPerSecond: 5, Suspend: true, TTLSecondsAfterFinished: &ttl,
 		},
@@ -41,12 +44,45 @@ func TestRequest(t *testing.T) {
 			States:       []event.State{event.StateDead, event.StateDone},
 			Destinations: []string{"handler"}, Types: []string{"push"}, Events: []event.ID{id},
 			ReceivedAfter: &after.Time, ReceivedBefore: &before.Time,
+			Reasons: []event.Reason{event.ReasonPermanentStatus}, Statuses: []int32{503, 599},
+			DiedAfter: &after.Time, DiedBefore: &before.Time,
 		},
 		Spec: `{"endpointRef":{"name":"github"},"selector":{"states":["Dead","Done"],"destinations":["handler"],"types":["push"],"eventIDs":["` +
-			strings.ToUpper(id.String()) + `"],"receivedAfter":"2026-01-01T00:00:00Z","receivedBefore":"2026-01-01T01:00:00Z"},"limit":10}`,
+			strings.ToUpper(id.String()) + `"],"reasons":["PermanentStatus"],"lastStatuses":["503","599"],"receivedAfter":"2026-01-01T00:00:00Z","receivedBefore":"2026-01-01T01:00:00Z",` +
+			`"diedAfter":"2026-01-01T00:00:00Z","diedBefore":"2026-01-01T01:00:00Z"},"limit":10}`,
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("request (-want +got):\n%s", diff)
+	}
+}
+
+func TestStatuses(t *testing.T) {
+	class := make([]int32, 100)
+	for i := range class {
+		class[i] = 400 + int32(i)
+	}
+	for s, want := range map[string][]int32{
+		"503": {503}, "100": {100}, "4xx": class,
+		"": nil, "xx": nil, "5": nil, "50x": nil, "5XX": nil, "-50": nil, "+50": nil, "5000": nil, "500xx": nil,
+	} {
+		got, err := statuses(s)
+		if !slices.Equal(got, want) || (err == nil) != (want != nil) {
+			t.Errorf("%q: %v, %v", s, got, err)
+		}
+	}
+}
+
+// The reasons that can be selected are those that deliveries die of.
+func TestDeadReasons(t *testing.T) {
+	for selected, reason := range map[v1alpha1.DeadReason]event.Reason{
+		v1alpha1.DeadReasonPermanentStatus:   event.ReasonPermanentStatus,
+		v1alpha1.DeadReasonAttemptsExhausted: event.ReasonAttemptsExhausted,
+		v1alpha1.DeadReasonOutcomeUnknown:    event.ReasonOutcomeUnknown,
+		v1alpha1.DeadReasonPayloadMissing:    event.ReasonPayloadMissing,
+	} {
+		if string(selected) != string(reason) {
+			t.Errorf("%q selects %q", selected, reason)
+		}
 	}
 }
 
@@ -108,14 +144,15 @@ func TestIdentity(t *testing.T) {
 }
 
 func TestRequestRefuses(t *testing.T) {
-	for name, change := range map[string]func(*v1alpha1.EventReplay){
-		"spec.selector.eventIDs": func(r *v1alpha1.EventReplay) { r.Spec.Selector.EventIDs = []string{"one"} },
-		"metadata.uid":           func(r *v1alpha1.EventReplay) { r.UID = "one" },
+	for want, change := range map[string]func(*v1alpha1.EventReplay){
+		`spec.selector.eventIDs: "one" is not a UUID`:                                          func(r *v1alpha1.EventReplay) { r.Spec.Selector.EventIDs = []string{"one"} },
+		`spec.selector.lastStatuses: "one" is neither an HTTP status code nor a class of them`: func(r *v1alpha1.EventReplay) { r.Spec.Selector.LastStatuses = []string{"one"} },
+		`metadata.uid: "one" is not a UUID`:                                                    func(r *v1alpha1.EventReplay) { r.UID = "one" },
 	} {
 		r := newReplay()
 		change(r)
-		if _, err := Request(r); err == nil || !strings.HasPrefix(err.Error(), name+`: "one" is not a UUID`) {
-			t.Errorf("%s: %v", name, err)
+		if _, err := Request(r); err == nil || !strings.HasPrefix(err.Error(), want) {
+			t.Errorf("%v, want %s", err, want)
 		}
 	}
 }

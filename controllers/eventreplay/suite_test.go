@@ -289,7 +289,7 @@ func (w *world) deliver(ctx context.Context, v event.Verdict) (delivered []event
 		for _, c := range claims {
 			o := store.Outcome{Claim: c, Verdict: v, Status: 200, KeepLedger: time.Hour, KeepEnded: time.Hour}
 			if v == event.VerdictDead {
-				o.Reason = event.ReasonPermanentStatus
+				o.Status, o.Reason = 410, event.ReasonPermanentStatus
 			}
 			outcomes = append(outcomes, o)
 			delivered = append(delivered, c.Event.ID)

@@ -27,7 +27,8 @@ type Request struct {
 }
 
 // Selector says which deliveries of an endpoint a replay takes. Empty fields
-// select any.
+// select any. What is done has neither a reason nor a time of death, so it
+// meets no criterion about these.
 type Selector struct {
 	// States are event.StateDead, event.StateDone or both.
 	States       []event.State
@@ -36,6 +37,12 @@ type Selector struct {
 	Events       []event.ID
 	// ReceivedAfter is inclusive, ReceivedBefore exclusive.
 	ReceivedAfter, ReceivedBefore *time.Time
+	// Reasons are why deliveries are dead.
+	Reasons []event.Reason
+	// Statuses are HTTP status codes, of the last attempt.
+	Statuses []int32
+	// DiedAfter is inclusive, DiedBefore exclusive.
+	DiedAfter, DiedBefore *time.Time
 }
 
 // Status tells how far a replay is. Its times are the database's.

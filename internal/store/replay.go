@@ -51,7 +51,7 @@ func selection(r *replay.Request) []any {
 	}
 	return []any{
 		r.Endpoint.Namespace, r.Endpoint.Name, states, orNil(x.Destinations), orNil(x.Types), orNil(x.Events),
-		x.ReceivedAfter, x.ReceivedBefore, limit,
+		x.ReceivedAfter, x.ReceivedBefore, limit, orNil(x.Reasons), orNil(x.Statuses), x.DiedAfter, x.DiedBefore,
 	}
 }
 

@@ -248,6 +248,67 @@ func TestSelectors(t *testing.T) {
 	}
 }
 
+// What the criteria about deaths select, of four dead letters that died ten
+// seconds apart and one delivery that is done.
+func TestSelectorsOfTheDead(t *testing.T) {
+	s := newStore(t)
+	ids := enqueueNew(t, s, 5, "a")
+	claims := claim(t, s, want("a"))
+	finish(t, s, event.VerdictDead, claims[:4]...)
+	finish(t, s, event.VerdictDone, claims[4])
+	execute(t, s, "UPDATE settled SET status = 204")
+	deaths := []struct {
+		reason event.Reason
+		status any
+	}{
+		{event.ReasonPermanentStatus, 410}, {event.ReasonAttemptsExhausted, 503}, {event.ReasonAttemptsExhausted, nil}, {event.ReasonOutcomeUnknown, nil},
+	}
+	for i, d := range deaths {
+		execute(t, s, `UPDATE dead_letter SET reason = $2, last_status = $3, died_at = timestamptz '2020-01-01 00:00:00Z' + $4 * interval '10 seconds'
+			WHERE event_id = $1`, claims[i].Token.Delivery.Event, d.reason, d.status, i)
+	}
+	at := func(seconds int) *time.Time {
+		when := time.Date(2020, 1, 1, 0, 0, seconds, 0, time.UTC)
+		return &when
+	}
+	for _, tc := range []struct {
+		name string
+		x    replay.Selector
+		want []int
+	}{
+		{"reason", replay.Selector{States: selectDead, Reasons: []event.Reason{event.ReasonAttemptsExhausted}}, []int{1, 2}},
+		{"reasons", replay.Selector{States: selectDead, Reasons: []event.Reason{event.ReasonPermanentStatus, event.ReasonOutcomeUnknown, event.ReasonPayloadMissing}}, []int{0, 3}},
+		{"reason that nothing has", replay.Selector{States: selectDead, Reasons: []event.Reason{event.ReasonPayloadMissing}}, nil},
+		{"status", replay.Selector{States: selectDead, Statuses: []int32{503}}, []int{1}},
+		{"statuses", replay.Selector{States: selectDead, Statuses: []int32{410, 503, 504}}, []int{0, 1}},
+		{"status of the done", replay.Selector{States: selectBoth, Statuses: []int32{204, 410}}, []int{0, 4}},
+		{"reason of both", replay.Selector{States: selectBoth, Reasons: []event.Reason{event.ReasonPermanentStatus}}, []int{0}},
+		{"died after, which is inclusive", replay.Selector{States: selectDead, DiedAfter: at(20)}, []int{2, 3}},
+		{"died before, which is exclusive", replay.Selector{States: selectDead, DiedBefore: at(20)}, []int{0, 1}},
+		{"died in a window, of both", replay.Selector{States: selectBoth, DiedAfter: at(10), DiedBefore: at(21)}, []int{1, 2}},
+		{"done that died after", replay.Selector{States: selectDone, DiedAfter: at(0)}, nil},
+		{"done that died before", replay.Selector{States: selectDone, DiedBefore: at(3600)}, nil},
+		{"all together", replay.Selector{
+			States: selectDead, Reasons: []event.Reason{event.ReasonAttemptsExhausted}, Statuses: []int32{503}, DiedAfter: at(10), DiedBefore: at(11),
+		}, []int{1}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			r := newReplay(t, tc.x)
+			counted, err := s.CountReplay(t.Context(), r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			plan(t, s, r)
+			same(t, "counted", status(t, s, r).Matched, counted.Matched)
+			expected := []uuid.UUID{}
+			for _, i := range tc.want {
+				expected = append(expected, ids[i])
+			}
+			same(t, "selected", expected, column[uuid.UUID](t, s, "SELECT event_id FROM replay_item WHERE replay_id = $1 ORDER BY 1", r.ID))
+		})
+	}
+}
+
 // Of an event that was delivered several times, its latest run is replayed.
 func TestReplayTakesTheLatestRun(t *testing.T) {
 	s := newStore(t)

@@ -1,7 +1,8 @@
 -- What a replay takes: the start of every statement that plans or counts, so
 -- that both say the same. One run per event and destination: the latest.
 -- $1,$2 endpoint, $3 states, $4 destinations, $5 types, $6 events,
--- $7 received at or after, $8 received before, $9 limit; NULL: any.
+-- $7 received at or after, $8 received before, $9 limit, $10 reasons,
+-- $11 last statuses, $12 died at or after, $13 died before; NULL: any.
 WITH names AS MATERIALIZED (
     SELECT d.id
     FROM endpoint e JOIN destination d ON d.endpoint_id = e.id
@@ -12,12 +13,19 @@ WITH names AS MATERIALIZED (
     WHERE 'Dead' = ANY ($3::text[]) AND l.replayed_by IS NULL
       AND l.destination_id IN (SELECT id FROM names)
       AND ($6::uuid[] IS NULL OR l.event_id = ANY ($6))
+      AND ($10::text[] IS NULL OR l.reason = ANY ($10))
+      AND ($11::int[] IS NULL OR l.last_status = ANY ($11))
+      AND ($12::timestamptz IS NULL OR l.died_at >= $12)
+      AND ($13::timestamptz IS NULL OR l.died_at < $13)
     UNION ALL
     SELECT s.event_id, s.destination_id, s.run
     FROM settled s
     WHERE 'Done' = ANY ($3::text[])
       AND s.destination_id IN (SELECT id FROM names)
       AND ($6::uuid[] IS NULL OR s.event_id = ANY ($6))
+      AND ($11::int[] IS NULL OR s.status = ANY ($11))
+      -- What is done has neither a reason nor died.
+      AND $10::text[] IS NULL AND $12::timestamptz IS NULL AND $13::timestamptz IS NULL
       AND NOT EXISTS (SELECT 1 FROM delivery d WHERE d.event_id = s.event_id AND d.destination_id + 0 = s.destination_id)
       AND NOT EXISTS (SELECT 1 FROM dead_letter l WHERE l.event_id = s.event_id AND l.destination_id = s.destination_id AND l.run > s.run)
       AND NOT EXISTS (SELECT 1 FROM settled t WHERE t.event_id = s.event_id AND t.destination_id = s.destination_id AND t.run > s.run)

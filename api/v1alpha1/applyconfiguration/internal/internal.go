@@ -44,6 +44,8 @@ var schemaYAML = typed.YAMLObject(`types:
       type:
         scalar: string
       default: ackrail-database
+- name: com.github.ackrail.ackrail.api.v1alpha1.DeadReason
+  scalar: string
 - name: com.github.ackrail.ackrail.api.v1alpha1.DeliveryCounts
   map:
     fields:
@@ -230,7 +232,19 @@ var schemaYAML = typed.YAMLObject(`types:
           elementType:
             scalar: string
           elementRelationship: associative
+    - name: diedAfter
+      type:
+        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Time
+    - name: diedBefore
+      type:
+        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Time
     - name: eventIDs
+      type:
+        list:
+          elementType:
+            scalar: string
+          elementRelationship: associative
+    - name: lastStatuses
       type:
         list:
           elementType:
@@ -239,6 +253,12 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: match
       type:
         namedType: com.github.ackrail.ackrail.api.v1alpha1.ReplayMatch
+    - name: reasons
+      type:
+        list:
+          elementType:
+            namedType: com.github.ackrail.ackrail.api.v1alpha1.DeadReason
+          elementRelationship: associative
     - name: receivedAfter
       type:
         namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Time

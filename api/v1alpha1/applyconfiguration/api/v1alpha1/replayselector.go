@@ -29,12 +29,25 @@ type ReplaySelectorApplyConfiguration struct {
 	// EventIDs of the events, as the ingress answered them (UUIDs).
 	// At most 1000. Default: all.
 	EventIDs []string `json:"eventIDs,omitempty"`
+	// Reasons why the deliveries are dead, as ackrail events list shows them;
+	// with states: [Dead] only. Default: all.
+	Reasons []apiv1alpha1.DeadReason `json:"reasons,omitempty"`
+	// LastStatuses are what the destination answered to the last attempt:
+	// HTTP status codes such as "503", or classes such as "5xx". They do not
+	// select what got no answer. At most 32. Default: all.
+	LastStatuses []string `json:"lastStatuses,omitempty"`
 	// ReceivedAfter selects events that were received at this time or later.
 	// Default: no bound.
 	ReceivedAfter *v1.Time `json:"receivedAfter,omitempty"`
 	// ReceivedBefore selects events that were received before this time.
 	// Default: no bound.
 	ReceivedBefore *v1.Time `json:"receivedBefore,omitempty"`
+	// DiedAfter selects deliveries that have died at this time or later, by
+	// the database's clock; with states: [Dead] only. Default: no bound.
+	DiedAfter *v1.Time `json:"diedAfter,omitempty"`
+	// DiedBefore selects deliveries that have died before this time, by the
+	// database's clock; with states: [Dead] only. Default: no bound.
+	DiedBefore *v1.Time `json:"diedBefore,omitempty"`
 }
 
 // ReplaySelectorApplyConfiguration constructs a declarative configuration of the ReplaySelector type for use with
@@ -91,6 +104,26 @@ func (b *ReplaySelectorApplyConfiguration) WithEventIDs(values ...string) *Repla
 	return b
 }
 
+// WithReasons adds the given value to the Reasons field in the declarative configuration
+// and returns the receiver, so that objects can be build by chaining "With" function invocations.
+// If called multiple times, values provided by each call will be appended to the Reasons field.
+func (b *ReplaySelectorApplyConfiguration) WithReasons(values ...apiv1alpha1.DeadReason) *ReplaySelectorApplyConfiguration {
+	for i := range values {
+		b.Reasons = append(b.Reasons, values[i])
+	}
+	return b
+}
+
+// WithLastStatuses adds the given value to the LastStatuses field in the declarative configuration
+// and returns the receiver, so that objects can be build by chaining "With" function invocations.
+// If called multiple times, values provided by each call will be appended to the LastStatuses field.
+func (b *ReplaySelectorApplyConfiguration) WithLastStatuses(values ...string) *ReplaySelectorApplyConfiguration {
+	for i := range values {
+		b.LastStatuses = append(b.LastStatuses, values[i])
+	}
+	return b
+}
+
 // WithReceivedAfter sets the ReceivedAfter field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the ReceivedAfter field is set to the value of the last call.
@@ -104,5 +137,21 @@ func (b *ReplaySelectorApplyConfiguration) WithReceivedAfter(value v1.Time) *Rep
 // If called multiple times, the ReceivedBefore field is set to the value of the last call.
 func (b *ReplaySelectorApplyConfiguration) WithReceivedBefore(value v1.Time) *ReplaySelectorApplyConfiguration {
 	b.ReceivedBefore = &value
+	return b
+}
+
+// WithDiedAfter sets the DiedAfter field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the DiedAfter field is set to the value of the last call.
+func (b *ReplaySelectorApplyConfiguration) WithDiedAfter(value v1.Time) *ReplaySelectorApplyConfiguration {
+	b.DiedAfter = &value
+	return b
+}
+
+// WithDiedBefore sets the DiedBefore field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the DiedBefore field is set to the value of the last call.
+func (b *ReplaySelectorApplyConfiguration) WithDiedBefore(value v1.Time) *ReplaySelectorApplyConfiguration {
+	b.DiedBefore = &value
 	return b
 }
