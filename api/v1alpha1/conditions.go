@@ -72,8 +72,8 @@ const (
 	// ReasonNameConflict: an object of the name that is needed belongs to
 	// somebody else (IngressAvailable, WorkerAvailable, Ready, Stalled).
 	ReasonNameConflict = "NameConflict"
-	// ReasonSuspended: spec.suspend holds a part back (Ready; Suspended and
-	// Complete of an EventReplay).
+	// ReasonSuspended: spec.suspend holds a part back (Ready; Suspended,
+	// Progressing and Complete of an EventReplay).
 	ReasonSuspended = "Suspended"
 	// ReasonProgressing: the controller is working on it (Reconciling).
 	ReasonProgressing = "Progressing"
@@ -84,6 +84,10 @@ const (
 	// ConditionPlanned is true once the deliveries to replay are settled and
 	// counted; later events are no part of the replay.
 	ConditionPlanned = "Planned"
+	// ConditionProgressing is true while runs are started and followed to
+	// their end, and false while the replay cannot go on. A replay that has
+	// completed or failed has none.
+	ConditionProgressing = "Progressing"
 	// ConditionComplete is true once every run that the replay started is
 	// done or dead.
 	ConditionComplete = "Complete"
@@ -101,17 +105,18 @@ const (
 	// ReasonNothingMatched: the selector found no delivery (Planned,
 	// Complete).
 	ReasonNothingMatched = "NothingMatched"
-	// ReasonInProgress: runs are still open (Complete is false).
+	// ReasonInProgress: runs are still open (Progressing; Complete is false).
 	ReasonInProgress = "InProgress"
 	// ReasonSucceeded: every run is done (Complete).
 	ReasonSucceeded = "Succeeded"
-	// ReasonFinishedWithDead: no run is open, some are dead again (Complete).
-	ReasonFinishedWithDead = "FinishedWithDead"
+	// ReasonCompletedWithFailures: no run is open, some are dead again
+	// (Complete).
+	ReasonCompletedWithFailures = "CompletedWithFailures"
 	// ReasonDryRun: what would be replayed is counted, nothing was changed
 	// (Planned, Complete).
 	ReasonDryRun = "DryRun"
 	// ReasonWaiting: what the replay needs is not there yet, as the message
-	// says; it goes on by itself (Planned, Complete).
+	// says; it goes on by itself (Planned, Progressing, Complete).
 	ReasonWaiting = "Waiting"
 	// ReasonEndpointNotFound: there is no endpoint of that name (Planned
 	// while it may still come; Failed outside a cluster, where the database

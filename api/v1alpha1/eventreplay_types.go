@@ -12,6 +12,8 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 // +kubebuilder:resource:shortName=replay,categories=ackrail
 // +kubebuilder:printcolumn:name="Complete",type=string,JSONPath=`.status.conditions[?(@.type=="Complete")].status`
 // +kubebuilder:printcolumn:name="Matched",type=integer,JSONPath=`.status.matched`
+// +kubebuilder:printcolumn:name="Replayed",type=integer,JSONPath=`.status.replayed`,priority=1
+// +kubebuilder:printcolumn:name="Pending",type=integer,JSONPath=`.status.pending`
 // +kubebuilder:printcolumn:name="Succeeded",type=integer,JSONPath=`.status.succeeded`
 // +kubebuilder:printcolumn:name="Dead",type=integer,JSONPath=`.status.dead`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
@@ -242,11 +244,43 @@ type ReplaySelector struct {
 	DiedBefore *metav1.Time `json:"diedBefore,omitempty"`
 }
 
+// SkipReason is why no run was started for a delivery that was planned.
+//
+// +kubebuilder:validation:Enum=AlreadyPending;PayloadPurged;Purged;TakenByAnotherReplay
+type SkipReason string
+
+const (
+	// SkipReasonAlreadyPending: another run of it had not ended.
+	SkipReasonAlreadyPending SkipReason = "AlreadyPending"
+	// SkipReasonPayloadPurged: the event was dropped at the end of its
+	// retention.
+	SkipReasonPayloadPurged SkipReason = "PayloadPurged"
+	// SkipReasonPurged: the record of the delivery was dropped at the end of
+	// its retention.
+	SkipReasonPurged SkipReason = "Purged"
+	// SkipReasonTakenByAnotherReplay: another replay has taken it up, and its
+	// run has ended.
+	SkipReasonTakenByAnotherReplay SkipReason = "TakenByAnotherReplay"
+)
+
+// SkippedCount is how many deliveries were skipped for one reason.
+type SkippedCount struct {
+	// Reason for which they were skipped.
+	// +required
+	Reason SkipReason `json:"reason"`
+
+	// Count of deliveries. At least 1.
+	// +required
+	// +kubebuilder:validation:Minimum=1
+	Count int64 `json:"count"`
+}
+
 // EventReplayStatus is what has become of a replay. The counts are of
 // deliveries, each of which is counted once.
 type EventReplayStatus struct {
-	// Conditions: Planned and Complete always; Suspended, Failed, Reconciling
-	// and Stalled only while true.
+	// Conditions: Planned and Complete always; Progressing until the replay
+	// has completed or failed; Suspended, Failed, Reconciling and Stalled
+	// only while true.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -268,6 +302,12 @@ type EventReplayStatus struct {
 	// +kubebuilder:validation:Minimum=0
 	Replayed int64 `json:"replayed"`
 
+	// Pending is how many of these runs have not ended: they wait for a
+	// worker or for their next attempt, or are being delivered.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	Pending int64 `json:"pending"`
+
 	// Succeeded is how many of these runs are done.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
@@ -278,17 +318,38 @@ type EventReplayStatus struct {
 	// +kubebuilder:validation:Minimum=0
 	Dead int64 `json:"dead"`
 
-	// Skipped is for how many of them no run was started in the end: because
-	// another run of the same delivery was open, or what was needed for it
-	// was dropped at the end of its retention.
+	// Skipped is for how many of the deliveries no run was started in the
+	// end, as skippedReasons says.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	Skipped int64 `json:"skipped"`
+
+	// SkippedReasons is skipped by reason, without those that did not occur.
+	// +optional
+	// +listType=map
+	// +listMapKey=reason
+	// +kubebuilder:validation:MaxItems=4
+	SkippedReasons []SkippedCount `json:"skippedReasons,omitempty"`
+
+	// SampleEventIDs are some of the events that were matched, for a look at
+	// them: the 20 oldest.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=20
+	// +kubebuilder:validation:items:MaxLength=36
+	SampleEventIDs []string `json:"sampleEventIDs,omitempty"`
 
 	// StartTime is when the replay was planned, or counted, by the
 	// database's clock.
 	// +optional
 	StartTime *metav1.Time `json:"startTime,omitempty"`
+
+	// EstimatedCompletionTime is about when the replay will complete if it
+	// goes on as in the last minute. Absent while that is not known: in the
+	// first seconds, while it is suspended or waits for something, and when
+	// no run has ended for a minute.
+	// +optional
+	EstimatedCompletionTime *metav1.Time `json:"estimatedCompletionTime,omitempty"`
 
 	// CompletionTime is when it was seen that its last run was done or dead,
 	// by the database's clock.

@@ -22,7 +22,7 @@ func setHealth(r *v1alpha1.EventReplay, seen Seen, at time.Time) {
 	case o != nil:
 		kind, reason, message = v1alpha1.ConditionReconciling, v1alpha1.ReasonWaiting, o.Message
 	default:
-		kind, reason, message = v1alpha1.ConditionReconciling, v1alpha1.ReasonProgressing, "Starting runs and following them to their end"
+		kind, reason, message = v1alpha1.ConditionReconciling, v1alpha1.ReasonProgressing, workingMessage
 	}
 	for _, other := range []string{v1alpha1.ConditionReconciling, v1alpha1.ConditionStalled} {
 		if other != kind {

@@ -21,20 +21,32 @@ type memory struct {
 	secretRef v1alpha1.DatabaseSecretRef
 	readAt    time.Time
 
-	last  replay.Status
-	pause time.Duration
+	last     replay.Status
+	pause    time.Duration
+	forecast replay.Forecast
 }
 
 // patience returns how long to wait for the next look at a replay that only
 // waits for its runs to end: longer while nothing changes.
-func (m *memory) patience(now replay.Status) time.Duration {
-	if now == m.last && m.pause > 0 {
+func (m *memory) patience(now *replay.Status) time.Duration {
+	if now.Same(&m.last) && m.pause > 0 {
 		m.pause = min(2*m.pause, longestPause)
 	} else {
 		m.pause = replay.Step
 	}
-	m.last = now
+	m.last = *now
 	return m.pause
+}
+
+// left returns for how long a replay that was just looked at will go on, zero
+// while that is not known. What was measured before it was suspended says
+// nothing about the time after.
+func (m *memory) left(r *v1alpha1.EventReplay, now *replay.Status) time.Duration {
+	if r.Spec.Suspend {
+		m.forecast = replay.Forecast{}
+		return 0
+	}
+	return m.forecast.Left(now, time.Now())
 }
 
 // memories are those of all replays that are being worked on, by name. The

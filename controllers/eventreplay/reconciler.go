@@ -113,9 +113,10 @@ func (r *Reconciler) look(ctx context.Context, obj *v1alpha1.EventReplay) (Seen,
 		return Seen{}, 0, ctx.Err()
 	case err != nil:
 		m.url = "" // perhaps the Secret has another one by now
+		m.forecast = replay.Forecast{}
 		return Seen{Obstacle: unavailable(err)}, retryPause, nil
 	}
-	return Seen{Progress: &status}, pause(obj, &status, m), nil
+	return Seen{Progress: &status, Left: m.left(obj, &status)}, pause(obj, &status, m), nil
 }
 
 func final(reason string, err error) *Obstacle {
@@ -164,7 +165,7 @@ func pause(obj *v1alpha1.EventReplay, status *replay.Status, m *memory) time.Dur
 	case status.Planned() > 0 && !obj.Spec.Suspend:
 		return replay.Step
 	}
-	return m.patience(*status)
+	return m.patience(status)
 }
 
 // write patches the status, if it has changed. It fails where the object has

@@ -42,13 +42,18 @@ var _ = Describe("An EventReplay", func() {
 			s.Selector = v1alpha1.ReplaySelector{Types: []string{"push"}, Destinations: []string{"handler"}}
 		})
 		w.says(ctx, r, "Planned=True Matched: Matched 300 deliveries", "Complete=False InProgress: 300 runs have not ended",
+			"Progressing=True InProgress: Starting runs and following them to their end",
 			"Reconciling=True Progressing: Starting runs and following them to their end")
+		Expect(r.Status.SampleEventIDs).To(Equal(texts(pushes[:20])))
+		Eventually(func() int64 { return w.now(ctx, r).Status.Pending }).Should(BeNumerically(">", 0))
 		Expect(r.Status.StartTime).NotTo(BeNil())
 		Expect(r.Status.CompletionTime).To(BeNil())
 
 		Expect(complete(ctx, r, event.VerdictDone)).To(ConsistOf(pushes))
 		Expect(conditions(r)).To(Equal([]string{"Planned=True Matched: Matched 300 deliveries", "Complete=True Succeeded: 300 runs succeeded"}))
 		Expect(status(r)).To(Equal([]int64{300, 300, 300, 0, 0}))
+		Expect(r.Status.Pending).To(BeZero())
+		Expect(r.Status.EstimatedCompletionTime).To(BeNil())
 		Expect(r.Status.CompletionTime.Time).To(BeTemporally(">=", r.Status.StartTime.Time))
 		Expect(r.Status.ObservedGeneration).To(Equal(r.Generation))
 		Eventually(w.events).WithArguments(ctx, r).Should(ConsistOf("Normal Planned: Matched 300 deliveries", "Normal Complete: 300 runs succeeded"))
@@ -58,9 +63,9 @@ var _ = Describe("An EventReplay", func() {
 		w.dead(ctx, 3, "push")
 		r := w.replay(ctx, "too-early", nil)
 		complete(ctx, r, event.VerdictDead)
-		Expect(conditions(r)).To(ContainElement("Complete=True FinishedWithDead: 0 runs succeeded, 3 are dead again"))
+		Expect(conditions(r)).To(ContainElement("Complete=True CompletedWithFailures: 0 runs succeeded, 3 are dead again"))
 		Expect(status(r)).To(Equal([]int64{3, 3, 0, 3, 0}))
-		Eventually(w.events).WithArguments(ctx, r).Should(ContainElement("Warning FinishedWithDead: 0 runs succeeded, 3 are dead again"))
+		Eventually(w.events).WithArguments(ctx, r).Should(ContainElement("Warning CompletedWithFailures: 0 runs succeeded, 3 are dead again"))
 
 		again := w.replay(ctx, "after-fix", nil)
 		complete(ctx, again, event.VerdictDone)
@@ -102,11 +107,12 @@ var _ = Describe("An EventReplay", func() {
 	})
 
 	It("counts without changing anything in a dry run", func(ctx SpecContext) {
-		w.dead(ctx, 7, "push")
+		ids := w.dead(ctx, 7, "push")
 		before := contents(ctx, w.database.URL())
 		r := w.replay(ctx, "would-it", func(s *v1alpha1.EventReplaySpec) { s.Mode, s.Limit = v1alpha1.ReplayModeDryRun, 5 })
 		w.says(ctx, r, "Planned=True DryRun: Would replay 5 deliveries; nothing was changed", "Complete=True DryRun: Would replay 5 deliveries; nothing was changed")
 		Expect(status(r)).To(Equal([]int64{5, 0, 0, 0, 0}))
+		Expect(r.Status.SampleEventIDs).To(Equal(texts(ids[:5])))
 		Expect(r.Status.CompletionTime).To(Equal(r.Status.StartTime))
 		Expect(contents(ctx, w.database.URL())).To(Equal(before))
 	})
@@ -118,20 +124,28 @@ var _ = Describe("An EventReplay", func() {
 		Expect(status(r)).To(Equal([]int64{3, 3, 3, 0, 0}))
 	})
 
-	It("starts no more runs than maxPerSecond allows", func(ctx SpecContext) {
-		const perSecond, dead = 10, 40
+	It("starts no more runs than maxPerSecond allows, and tells when it will be complete", func(ctx SpecContext) {
+		const perSecond, dead = 10, 90
 		w.dead(ctx, dead, "push")
 		began := time.Now()
 		r := w.replay(ctx, "slowly", func(s *v1alpha1.EventReplaySpec) { s.MaxPerSecond = perSecond })
+		estimates := map[time.Time]bool{}
 		Eventually(func() int {
 			w.deliver(ctx, event.VerdictDone)
 			n := w.runs(ctx)[2]
 			Expect(float64(n)).To(BeNumerically("<=", perSecond*time.Since(began).Seconds()), "so many runs are too many by now")
+			if end := w.now(ctx, r).Status.EstimatedCompletionTime; end != nil {
+				estimates[end.Time] = true
+			}
 			return n
 		}).Should(Equal(dead))
 		Expect(time.Since(began)).To(BeNumerically("<", 3*dead/perSecond*time.Second))
 		complete(ctx, r, event.VerdictDone)
 		Expect(status(r)).To(Equal([]int64{dead, dead, dead, 0, 0}))
+		Expect(len(estimates)).To(And(BeNumerically(">", 0), BeNumerically("<", 4)))
+		for end := range estimates {
+			Expect(end).To(BeTemporally("~", r.Status.CompletionTime.Time, 20*time.Second))
+		}
 	})
 
 	Context("that is suspended", func() {
@@ -204,6 +218,9 @@ var _ = Describe("An EventReplay", func() {
 		complete(ctx, second, event.VerdictDone)
 		Expect(w.runs(ctx)).To(Equal(map[int]int{1: dead, 2: dead}))
 		for _, r := range []*v1alpha1.EventReplay{first, second} {
+			for _, skipped := range r.Status.SkippedReasons {
+				Expect(skipped.Reason).To(BeElementOf(v1alpha1.SkipReasonAlreadyPending, v1alpha1.SkipReasonTakenByAnotherReplay))
+			}
 			Expect(r.Status.Replayed + r.Status.Skipped).To(Equal(r.Status.Matched))
 			Expect(r.Status.Succeeded).To(Equal(r.Status.Replayed))
 		}
@@ -374,6 +391,13 @@ var _ = Describe("An EventReplay", func() {
 		Entry("ttl", func(s *v1alpha1.EventReplaySpec) { s.TTLSecondsAfterFinished = new(int32) }, "spec.ttlSecondsAfterFinished: Invalid value"),
 	)
 })
+
+func texts(ids []event.ID) (texts []string) {
+	for _, id := range ids {
+		texts = append(texts, id.String())
+	}
+	return texts
+}
 
 // turnStoreReady changes the endpoint's condition StoreReady to what it is
 // not.

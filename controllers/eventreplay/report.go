@@ -47,7 +47,7 @@ func transitions(before, now *v1alpha1.EventReplay) []transition {
 	}
 	switch {
 	case complete == nil:
-	case complete.Reason == v1alpha1.ReasonFinishedWithDead:
+	case complete.Reason == v1alpha1.ReasonCompletedWithFailures:
 		all = append(all, transition{corev1.EventTypeWarning, complete.Reason, "Complete", complete.Message})
 	default:
 		all = append(all, transition{corev1.EventTypeNormal, "Complete", "Complete", complete.Message})

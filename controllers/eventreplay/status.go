@@ -17,6 +17,9 @@ type Seen struct {
 	// its plan where it is a dry run. Nil: the database was not reached, or
 	// has no plan. What the status says already stays then.
 	Progress *replay.Status
+	// Left is for how long the replay will go on, zero while that is not
+	// known.
+	Left time.Duration
 	// Unseen: the database has never seen the endpoint, so there is nothing
 	// that could be replayed.
 	Unseen bool
@@ -40,8 +43,7 @@ func SetStatus(r *v1alpha1.EventReplay, seen Seen, at time.Time) {
 	status := &r.Status
 	status.ObservedGeneration = r.Generation
 	if p := seen.Progress; p != nil {
-		status.Matched, status.Replayed, status.Skipped = p.Matched, p.Queued, p.Skipped
-		status.Succeeded, status.Dead = p.Succeeded, p.Dead
+		setCounts(status, p)
 		status.StartTime = timestamp(&p.PlannedAt)
 		status.CompletionTime = timestamp(p.CompletedAt)
 		if isDryRun(r) {
@@ -54,11 +56,54 @@ func SetStatus(r *v1alpha1.EventReplay, seen Seen, at time.Time) {
 	if final {
 		set(r, v1alpha1.ConditionFailed, metav1.ConditionTrue, seen.Obstacle.Reason, seen.Obstacle.Message, at)
 	}
+	setProgressing(r, at)
+	if Finished(r) || r.Spec.Suspend {
+		seen.Left = 0
+	}
+	status.EstimatedCompletionTime = estimate(status.EstimatedCompletionTime, seen.Left, at)
 	if r.Spec.Suspend && !Finished(r) {
 		set(r, v1alpha1.ConditionSuspended, metav1.ConditionTrue, v1alpha1.ReasonSuspended, "spec.suspend is true: no further runs are started", at)
 	} else {
 		meta.RemoveStatusCondition(&status.Conditions, v1alpha1.ConditionSuspended)
 	}
+}
+
+func setCounts(status *v1alpha1.EventReplayStatus, p *replay.Status) {
+	status.Matched, status.Replayed, status.Skipped = p.Matched, p.Queued, p.Skipped
+	status.Pending, status.Succeeded, status.Dead = p.Open, p.Succeeded, p.Dead
+	status.SkippedReasons = nil
+	for _, skipped := range []v1alpha1.SkippedCount{
+		{Reason: v1alpha1.SkipReasonAlreadyPending, Count: p.Skips.AlreadyPending},
+		{Reason: v1alpha1.SkipReasonPayloadPurged, Count: p.Skips.PayloadPurged},
+		{Reason: v1alpha1.SkipReasonPurged, Count: p.Skips.Purged},
+		{Reason: v1alpha1.SkipReasonTakenByAnotherReplay, Count: p.Skips.TakenByAnotherReplay},
+	} {
+		if skipped.Count > 0 {
+			status.SkippedReasons = append(status.SkippedReasons, skipped)
+		}
+	}
+	status.SampleEventIDs = nil
+	for _, id := range p.Sample {
+		status.SampleEventIDs = append(status.SampleEventIDs, id.String())
+	}
+}
+
+// estimateStep is what the end of a replay is rounded up to.
+const estimateStep = 10 * time.Second
+
+// estimate returns when a replay ends that goes on for some time from now, nil
+// if that is zero: not known. An earlier estimate stands while it is right but
+// for a tenth of the time that is left, so that it is no reason to write the
+// status at each look.
+func estimate(before *metav1.Time, left time.Duration, now time.Time) *metav1.Time {
+	if left <= 0 {
+		return nil
+	}
+	end := now.Add(left)
+	if before != nil && before.Time.Sub(end).Abs() <= max(left/10, estimateStep) {
+		return before
+	}
+	return &metav1.Time{Time: end.Add(estimateStep).Truncate(estimateStep)}
 }
 
 // Finished reports whether the status says that a replay has completed or
@@ -121,7 +166,25 @@ func setComplete(r *v1alpha1.EventReplay, seen Seen, at time.Time) {
 	}
 }
 
-const nothingMessage = "There was nothing to replay"
+// setProgressing says whether a replay that has not finished goes on, for the
+// reason that its condition Complete has.
+func setProgressing(r *v1alpha1.EventReplay, at time.Time) {
+	const kind = v1alpha1.ConditionProgressing
+	complete := meta.FindStatusCondition(r.Status.Conditions, v1alpha1.ConditionComplete)
+	switch {
+	case Finished(r) || complete == nil:
+		meta.RemoveStatusCondition(&r.Status.Conditions, kind)
+	case complete.Reason == v1alpha1.ReasonInProgress:
+		set(r, kind, metav1.ConditionTrue, complete.Reason, workingMessage, at)
+	default:
+		set(r, kind, metav1.ConditionFalse, complete.Reason, complete.Message, at)
+	}
+}
+
+const (
+	nothingMessage = "There was nothing to replay"
+	workingMessage = "Starting runs and following them to their end"
+)
 
 // result is how a completed replay has ended.
 func result(p *replay.Status) (reason, message string) {
@@ -129,7 +192,7 @@ func result(p *replay.Status) (reason, message string) {
 	case p.Matched == 0:
 		return v1alpha1.ReasonNothingMatched, nothingMessage
 	case p.Dead > 0:
-		return v1alpha1.ReasonFinishedWithDead, fmt.Sprintf("%s succeeded, %s dead again", count(p.Succeeded, "run", "runs"), count(p.Dead, "is", "are"))
+		return v1alpha1.ReasonCompletedWithFailures, fmt.Sprintf("%s succeeded, %s dead again", count(p.Succeeded, "run", "runs"), count(p.Dead, "is", "are"))
 	}
 	return v1alpha1.ReasonSucceeded, count(p.Succeeded, "run", "runs") + " succeeded"
 }

@@ -2,15 +2,19 @@ package eventreplay
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/uuid"
 	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/ackrail/ackrail/api/v1alpha1"
+	"github.com/ackrail/ackrail/internal/event"
 	"github.com/ackrail/ackrail/internal/replay"
 )
 
@@ -56,11 +60,14 @@ func away() *Obstacle {
 }
 
 func running() *replay.Status {
-	return &replay.Status{PlannedAt: plannedAt, Matched: 10, Queued: 6, Skipped: 1, Succeeded: 3, Dead: 1, Open: 2}
+	return &replay.Status{PlannedAt: plannedAt, Matched: 10, Queued: 6, Skipped: 1, Skips: replay.Skips{Purged: 1}, Succeeded: 3, Dead: 1, Open: 2}
 }
 
 func TestStatus(t *testing.T) {
-	const working = "Reconciling=True Progressing: Starting runs and following them to their end"
+	const (
+		going   = "Progressing=True InProgress: Starting runs and following them to their end"
+		working = "Reconciling=True Progressing: Starting runs and following them to their end"
+	)
 	missing := &Obstacle{Reason: v1alpha1.ReasonEndpointNotFound, Message: "There is none"}
 	changed := &Obstacle{Reason: v1alpha1.ReasonSpecChanged, Message: "It has changed", Final: true}
 	for _, tc := range []struct {
@@ -71,16 +78,16 @@ func TestStatus(t *testing.T) {
 		want   []string
 	}{
 		{"planned", nil, Seen{Progress: &replay.Status{PlannedAt: plannedAt, Matched: 1}}, "1 0 0 0 0", []string{
-			"Planned=True Matched: Matched 1 delivery", "Complete=False InProgress: 1 run has not ended", working,
+			"Planned=True Matched: Matched 1 delivery", "Complete=False InProgress: 1 run has not ended", going, working,
 		}},
 		{"running", nil, Seen{Progress: running()}, "10 6 3 1 1", []string{
-			"Planned=True Matched: Matched 10 deliveries", "Complete=False InProgress: 5 runs have not ended", working,
+			"Planned=True Matched: Matched 10 deliveries", "Complete=False InProgress: 5 runs have not ended", going, working,
 		}},
 		{"done", nil, Seen{Progress: &replay.Status{PlannedAt: plannedAt, CompletedAt: &completedAt, Matched: 2, Queued: 2, Succeeded: 2}}, "2 2 2 0 0", []string{
 			"Planned=True Matched: Matched 2 deliveries", "Complete=True Succeeded: 2 runs succeeded",
 		}},
 		{"dead again", nil, Seen{Progress: &replay.Status{PlannedAt: plannedAt, CompletedAt: &completedAt, Matched: 3, Queued: 3, Succeeded: 1, Dead: 2}}, "3 3 1 2 0", []string{
-			"Planned=True Matched: Matched 3 deliveries", "Complete=True FinishedWithDead: 1 run succeeded, 2 are dead again",
+			"Planned=True Matched: Matched 3 deliveries", "Complete=True CompletedWithFailures: 1 run succeeded, 2 are dead again",
 		}},
 		{"nothing matched", nil, Seen{Progress: &replay.Status{PlannedAt: plannedAt, CompletedAt: &completedAt}}, "0 0 0 0 0", []string{
 			"Planned=True NothingMatched: The selector matched no delivery", "Complete=True NothingMatched: There was nothing to replay",
@@ -97,9 +104,10 @@ func TestStatus(t *testing.T) {
 		{"suspended", suspended, Seen{Progress: running()}, "10 6 3 1 1", []string{
 			"Planned=True Matched: Matched 10 deliveries",
 			"Complete=False Suspended: 3 runs are to start once spec.suspend is false, 2 runs have not ended",
+			"Progressing=False Suspended: 3 runs are to start once spec.suspend is false, 2 runs have not ended",
 			"Suspended=True Suspended: spec.suspend is true: no further runs are started",
 		}},
-		{"suspended too late", suspended, Seen{Progress: &replay.Status{PlannedAt: plannedAt, CompletedAt: &completedAt, Matched: 1, Skipped: 1}}, "1 0 0 0 1", []string{
+		{"suspended too late", suspended, Seen{Progress: &replay.Status{PlannedAt: plannedAt, CompletedAt: &completedAt, Matched: 1, Skipped: 1, Skips: replay.Skips{PayloadPurged: 1}}}, "1 0 0 0 1", []string{
 			"Planned=True Matched: Matched 1 delivery", "Complete=True Succeeded: 0 runs succeeded",
 		}},
 		{"resumed", func(r *v1alpha1.EventReplay) {
@@ -107,19 +115,22 @@ func TestStatus(t *testing.T) {
 			seenBefore(Seen{Progress: running()})(r)
 			r.Spec.Suspend = false
 		}, Seen{Progress: running()}, "10 6 3 1 1", []string{
-			"Planned=True Matched: Matched 10 deliveries", "Complete=False InProgress: 5 runs have not ended", working,
+			"Planned=True Matched: Matched 10 deliveries", "Complete=False InProgress: 5 runs have not ended", going, working,
 		}},
 		{"waiting from the start", nil, Seen{Obstacle: missing}, "0 0 0 0 0", []string{
-			"Planned=False EndpointNotFound: There is none", "Complete=False Waiting: There is none", "Reconciling=True Waiting: There is none",
+			"Planned=False EndpointNotFound: There is none", "Complete=False Waiting: There is none",
+			"Progressing=False Waiting: There is none", "Reconciling=True Waiting: There is none",
 		}},
 		{"waiting half-way", seenBefore(Seen{Progress: running()}), Seen{Obstacle: away()}, "10 6 3 1 1", []string{
-			"Planned=True Matched: Matched 10 deliveries", "Complete=False Waiting: Waiting for the database", "Reconciling=True Waiting: Waiting for the database",
+			"Planned=True Matched: Matched 10 deliveries", "Complete=False Waiting: Waiting for the database",
+			"Progressing=False Waiting: Waiting for the database", "Reconciling=True Waiting: Waiting for the database",
 		}},
 		{"back again", seenBefore(Seen{Obstacle: missing}), Seen{Progress: running()}, "10 6 3 1 1", []string{
-			"Planned=True Matched: Matched 10 deliveries", "Complete=False InProgress: 5 runs have not ended", working,
+			"Planned=True Matched: Matched 10 deliveries", "Complete=False InProgress: 5 runs have not ended", going, working,
 		}},
 		{"suspended and waiting", suspended, Seen{Obstacle: away()}, "0 0 0 0 0", []string{
 			"Planned=False Waiting: Waiting for the database", "Complete=False Waiting: Waiting for the database",
+			"Progressing=False Waiting: Waiting for the database",
 			"Suspended=True Suspended: spec.suspend is true: no further runs are started",
 		}},
 		{"failed", seenBefore(Seen{Obstacle: away()}), Seen{Obstacle: changed}, "0 0 0 0 0", []string{
@@ -171,10 +182,18 @@ func checkInvariants(errorf func(string, ...any), r *v1alpha1.EventReplay) {
 		if c.ObservedGeneration != s.ObservedGeneration || c.Reason == "" || c.Message == "" || c.LastTransitionTime.IsZero() {
 			errorf("the condition is incomplete: %+v", c)
 		}
-		negative := !strings.Contains("Planned Complete", c.Type)
+		negative := !strings.Contains("Planned Complete Progressing", c.Type)
 		if negative && c.Status != metav1.ConditionTrue {
 			errorf("%s is there without being true", c.Type)
 		}
+	}
+	var skipped int64
+	for _, x := range s.SkippedReasons {
+		skipped += x.Count
+	}
+	complete := meta.FindStatusCondition(s.Conditions, "Complete")
+	if complete == nil {
+		complete = &metav1.Condition{}
 	}
 	finished := is["Complete"] == "True" || is["Failed"] == "True"
 	for what, wrong := range map[string]bool{
@@ -184,7 +203,13 @@ func checkInvariants(errorf func(string, ...any), r *v1alpha1.EventReplay) {
 		"finished, yet at work or suspended":         finished && (is["Reconciling"] != "" || is["Suspended"] != ""),
 		"failed without being stalled, or otherwise": is["Failed"] != is["Stalled"],
 		"neither finished, nor at work or suspended": !finished && is["Reconciling"] == "" && is["Suspended"] == "",
-		"more than was matched":                      s.Replayed+s.Skipped > s.Matched || s.Succeeded+s.Dead > s.Replayed,
+		"finished, yet progressing, or otherwise":    finished != (is["Progressing"] == ""),
+		"progressing, yet waiting or suspended":      is["Progressing"] == "True" && (complete.Reason != "InProgress" || is["Suspended"] != ""),
+		"more than was matched":                      s.Replayed+s.Skipped > s.Matched,
+		"runs are missing":                           s.Succeeded+s.Dead+s.Pending != s.Replayed,
+		"skipped for no reason":                      skipped != s.Skipped,
+		"an end is estimated without progress":       s.EstimatedCompletionTime != nil && is["Progressing"] != "True",
+		"samples without a match, or otherwise":      len(s.SampleEventIDs) > 20 || int64(len(s.SampleEventIDs)) > s.Matched,
 		"of another generation":                      s.ObservedGeneration > r.Generation,
 	} {
 		if wrong {
@@ -222,6 +247,107 @@ func TestStatusTimes(t *testing.T) {
 	}
 }
 
+func TestStatusDetails(t *testing.T) {
+	var sample []event.ID
+	var texts []string
+	for range 3 {
+		id := uuid.New()
+		sample, texts = append(sample, id), append(texts, id.String())
+	}
+	r := newReplay()
+	SetStatus(r, Seen{Progress: &replay.Status{
+		Matched: 30, Queued: 5, Succeeded: 1, Dead: 1, Open: 3, Failed: 2, Sample: sample,
+		Skipped: 10, Skips: replay.Skips{AlreadyPending: 1, PayloadPurged: 2, Purged: 3, TakenByAnotherReplay: 4},
+	}}, lookedAt)
+	want := v1alpha1.EventReplayStatus{
+		Matched: 30, Replayed: 5, Pending: 3, Succeeded: 1, Dead: 1, Skipped: 10, SampleEventIDs: texts,
+		SkippedReasons: []v1alpha1.SkippedCount{{Reason: "AlreadyPending", Count: 1}, {Reason: "PayloadPurged", Count: 2}, {Reason: "Purged", Count: 3}, {Reason: "TakenByAnotherReplay", Count: 4}},
+	}
+	got := r.Status.DeepCopy()
+	got.Conditions, got.ObservedGeneration = nil, 0
+	if diff := cmp.Diff(&want, got); diff != "" {
+		t.Errorf("status (-want +got):\n%s", diff)
+	}
+
+	SetStatus(r, Seen{Progress: &replay.Status{Matched: 30, Queued: 5, Open: 5, Skipped: 1, Skips: replay.Skips{Purged: 1}}}, lookedAt)
+	if got, want := r.Status.SkippedReasons, []v1alpha1.SkippedCount{{Reason: "Purged", Count: 1}}; !slices.Equal(got, want) {
+		t.Errorf("skipped %v, want %v", got, want)
+	}
+}
+
+func TestEstimate(t *testing.T) {
+	at := func(seconds int) *metav1.Time {
+		when := metav1.NewTime(lookedAt.Truncate(time.Minute).Add(time.Duration(seconds) * time.Second))
+		return &when
+	}
+	for _, tc := range []struct {
+		name   string
+		before *metav1.Time
+		now    int
+		left   time.Duration
+		want   *metav1.Time
+	}{
+		{"unknown", nil, 0, 0, nil},
+		{"not known any more", at(100), 0, 0, nil},
+		{"first", nil, 3, 101 * time.Second, at(110)},
+		{"the same", at(110), 4, 100 * time.Second, at(110)},
+		{"right but for a tenth", at(1000), 0, 1090 * time.Second, at(1000)},
+		{"later", at(1000), 0, 1120 * time.Second, at(1130)},
+		{"sooner", at(1000), 0, 800 * time.Second, at(810)},
+		{"soon over", at(1000), 995, 12 * time.Second, at(1000)},
+		{"overdue", at(1000), 1001, 12 * time.Second, at(1020)},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			r := newReplay()
+			r.Status.EstimatedCompletionTime = tc.before
+			SetStatus(r, Seen{Progress: running(), Left: tc.left}, at(tc.now).Time)
+			if got := r.Status.EstimatedCompletionTime; !got.Equal(tc.want) {
+				t.Errorf("at %s, want %s", got, tc.want)
+			}
+		})
+	}
+	for name, tc := range map[string]struct {
+		is   func(*v1alpha1.EventReplay)
+		seen Seen
+	}{
+		"complete":  {nil, Seen{Progress: &replay.Status{CompletedAt: &completedAt, Matched: 1, Queued: 1, Succeeded: 1}, Left: time.Hour}},
+		"suspended": {suspended, Seen{Progress: running(), Left: time.Hour}},
+		"waiting":   {nil, Seen{Obstacle: away()}},
+	} {
+		r := newReplay()
+		r.Status.EstimatedCompletionTime = at(5)
+		if tc.is != nil {
+			tc.is(r)
+		}
+		SetStatus(r, tc.seen, lookedAt)
+		if got := r.Status.EstimatedCompletionTime; got != nil {
+			t.Errorf("%s: ends at %s", name, got)
+		}
+	}
+}
+
+// While a replay goes on at the same pace, its estimate is seldom written.
+func TestEstimateIsSteady(t *testing.T) {
+	var f replay.Forecast
+	var last *metav1.Time
+	changes := 0
+	for second := range 600 {
+		now := lookedAt.Add(time.Duration(second) * time.Second)
+		ended := int64(second*50 + second%7*20) // batches end together
+		end := estimate(last, f.Left(&replay.Status{Matched: 30_300, Succeeded: ended}, now), now)
+		if !end.Equal(last) {
+			changes++
+		}
+		last = end
+	}
+	if changes == 0 || changes > 12 {
+		t.Errorf("changed %d times in ten minutes", changes)
+	}
+	if off := last.Sub(lookedAt.Add(606 * time.Second)).Abs(); off > 20*time.Second {
+		t.Errorf("off by %s at the end", off)
+	}
+}
+
 func TestTransitions(t *testing.T) {
 	done := Seen{Progress: &replay.Status{CompletedAt: &completedAt, Matched: 2, Queued: 2, Succeeded: 2}}
 	dead := Seen{Progress: &replay.Status{CompletedAt: &completedAt, Matched: 2, Queued: 2, Succeeded: 1, Dead: 1}}
@@ -236,7 +362,7 @@ func TestTransitions(t *testing.T) {
 		{"nothing new", seenBefore(Seen{Progress: &replay.Status{Matched: 10}}), nil, Seen{Progress: running()}, nil},
 		{"at once", nil, nil, done, []string{"Normal Complete: 2 runs succeeded"}},
 		{"complete", seenBefore(Seen{Progress: running()}), nil, done, []string{"Normal Complete: 2 runs succeeded"}},
-		{"dead again", seenBefore(Seen{Progress: running()}), nil, dead, []string{"Warning FinishedWithDead: 1 run succeeded, 1 is dead again"}},
+		{"dead again", seenBefore(Seen{Progress: running()}), nil, dead, []string{"Warning CompletedWithFailures: 1 run succeeded, 1 is dead again"}},
 		{"suspended from the start", nil, suspended, Seen{Progress: &replay.Status{Matched: 1}}, []string{
 			"Normal Planned: Matched 1 delivery", "Normal Suspended: spec.suspend is true: no further runs are started",
 		}},

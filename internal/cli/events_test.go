@@ -402,7 +402,7 @@ func (m *museum) replayed(t *testing.T) {
 		}
 	}
 
-	const open = "after-fix 2 2 0 0 0 Planned=True:Matched Complete=False:InProgress"
+	const open = "after-fix 2 2 0 0 0 Planned=True:Matched Complete=False:InProgress Progressing=True:InProgress"
 	got, f := m.replay(t, fixed, "")
 	check("without a worker", got, f, 0, "", open)
 	got, f = m.replay(t, fixed, "--wait --timeout 300ms")
@@ -440,7 +440,7 @@ func (m *museum) replayed(t *testing.T) {
 		"Error: EventReplay test/nowhere: spec.endpointRef.name: endpoint test/parcels: the database knows no such endpoint: correct the name, or metadata.namespace\n",
 		"nowhere 0 0 0 0 0 Planned=False:EndpointNotFound Complete=False:EndpointNotFound Failed=True:EndpointNotFound",
 		"nothing 0 0 0 0 0 Planned=True:NothingMatched Complete=True:NothingMatched",
-		"broken-again 1 1 0 1 0 Planned=True:Matched Complete=True:FinishedWithDead",
+		"broken-again 1 1 0 1 0 Planned=True:Matched Complete=True:CompletedWithFailures",
 		"once-more 1 1 1 0 0 Planned=True:Matched Complete=True:Succeeded")
 	m.replays(t, "/handler", "B")
 
@@ -493,7 +493,7 @@ func (m *museum) replayPrints(t *testing.T, manifest string) {
 			Selector:    v1alpha1.ReplaySelector{States: []v1alpha1.ReplayState{v1alpha1.ReplayStateDead}, Destinations: []string{"audit"}},
 		},
 		Status: v1alpha1.EventReplayStatus{
-			Matched: 2, Replayed: 2, Succeeded: 2,
+			Matched: 2, Replayed: 2, Succeeded: 2, SampleEventIDs: []string{m.ids["A"], m.ids["B"]},
 			Conditions: []metav1.Condition{
 				{Type: "Planned", Status: "True", Reason: "Matched", Message: "Matched 2 deliveries"},
 				{Type: "Complete", Status: "True", Reason: "Succeeded", Message: "2 runs succeeded"},

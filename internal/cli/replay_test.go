@@ -102,7 +102,7 @@ func TestReplayMode(t *testing.T) {
 	}
 	// The dry run and the refusal are not in the way of the same name.
 	began := time.Now()
-	const started = "after-fix 6 6 0 0 0 Planned=True:Matched Complete=False:InProgress"
+	const started = "after-fix 6 6 0 0 0 Planned=True:Matched Complete=False:InProgress Progressing=True:InProgress"
 	if got, f := replayed("maxPerSecond: 2"); got != started || f.code != 0 || open() != dead {
 		t.Errorf("at a rate: %q, %+v, %d deliveries", got, f, open())
 	}

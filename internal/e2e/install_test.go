@@ -149,7 +149,8 @@ func installed() {
 
 		Expect(header(kubectl(ctx, "get", "whe", "-n", ns))).To(Equal([]string{"NAME", "READY", "PENDING", "DEAD", "AGE"}))
 		Expect(header(kubectl(ctx, "get", "whe", "-n", ns, "-o", "wide"))).To(Equal([]string{"NAME", "READY", "PENDING", "DEAD", "URL", "AGE"}))
-		Expect(header(kubectl(ctx, "get", "replay", "-n", ns))).To(Equal([]string{"NAME", "COMPLETE", "MATCHED", "SUCCEEDED", "DEAD", "AGE"}))
+		Expect(header(kubectl(ctx, "get", "replay", "-n", ns))).To(Equal([]string{"NAME", "COMPLETE", "MATCHED", "PENDING", "SUCCEEDED", "DEAD", "AGE"}))
+		Expect(header(kubectl(ctx, "get", "replay", "-n", ns, "-o", "wide"))).To(Equal([]string{"NAME", "COMPLETE", "MATCHED", "REPLAYED", "PENDING", "SUCCEEDED", "DEAD", "AGE"}))
 		both := kubectl(ctx, "get", "ackrail", "-n", ns)
 		Expect(both).To(And(ContainSubstring("webhookendpoint.ackrail.io/github"), ContainSubstring("eventreplay.ackrail.io/")))
 	}, SpecTimeout(3*time.Minute))

@@ -155,5 +155,5 @@ func TestAdvanceOverWhatIsSkipped(t *testing.T) {
 		t.Fatal(err)
 	}
 	status := advance(t, s, second, replay.NewPace(0))
-	wantStatus(t, replay.Status{Matched: several, Skipped: several}, status, true)
+	wantStatus(t, replay.Status{Matched: several, Skipped: several, Skips: replay.Skips{AlreadyPending: several}}, status, true)
 }

@@ -60,7 +60,7 @@ func Wait(ctx context.Context, s Store, id uuid.UUID, interval time.Duration, pr
 		if err != nil {
 			return last, err
 		}
-		if status != last {
+		if !status.Same(&last) {
 			progress(status)
 		}
 		last = status

@@ -2,6 +2,7 @@ package replay
 
 import (
 	"errors"
+	"reflect"
 	"time"
 
 	"github.com/google/uuid"
@@ -54,16 +55,35 @@ type Status struct {
 	// Skipped what could not be replayed any more; the rest of Matched is
 	// still planned.
 	Matched, Queued, Skipped int64
+	// Skips is Skipped by reason.
+	Skips Skips
 	// Succeeded, Dead and Open are the runs that were started.
 	Succeeded, Dead, Open int64
 	// Failed are those of Open whose last attempt failed: they wait for
 	// their next one, and for no worker.
 	Failed int64
+	// Sample are events of the plan: the 20 oldest.
+	Sample []event.ID
+}
+
+// Skips counts planned deliveries for which no run was started.
+type Skips struct {
+	// AlreadyPending: another run had not ended.
+	AlreadyPending int64
+	// PayloadPurged: the event was gone.
+	PayloadPurged int64
+	// Purged: the record of the delivery was gone.
+	Purged int64
+	// TakenByAnotherReplay: another replay's run of it has ended.
+	TakenByAnotherReplay int64
 }
 
 // Planned returns how many deliveries of the plan are neither queued nor
 // skipped yet.
 func (s *Status) Planned() int64 { return s.Matched - s.Queued - s.Skipped }
+
+// Same reports whether two looks at the same replay have seen the same.
+func (s *Status) Same(other *Status) bool { return reflect.DeepEqual(s, other) }
 
 // The errors of a Store that are no trouble of the database.
 var (

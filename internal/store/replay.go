@@ -18,7 +18,7 @@ var _ replay.Store = (*Store)(nil)
 // the same selection, and without changing anything.
 func (s *Store) CountReplay(ctx context.Context, r replay.Request) (replay.Status, error) {
 	var status replay.Status
-	err := s.pool.QueryRow(ctx, sqlCountReplay, selection(&r)...).Scan(&status.PlannedAt, &status.Matched)
+	err := s.pool.QueryRow(ctx, sqlCountReplay, selection(&r)...).Scan(&status.PlannedAt, &status.Matched, &status.Sample)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return replay.Status{}, fmt.Errorf("endpoint %s: %w", r.Endpoint, replay.ErrUnknownEndpoint)
 	}
@@ -106,7 +106,9 @@ func (s *Store) ReplayStatus(ctx context.Context, id uuid.UUID) (replay.Status, 
 	}
 	var r replay.Status
 	err := s.pool.QueryRow(ctx, sqlReplayStatus, id).Scan(&r.PlannedAt, &r.CompletedAt,
-		&r.Matched, &r.Queued, &r.Skipped, &r.Succeeded, &r.Dead, &r.Open, &r.Failed)
+		&r.Matched, &r.Queued, &r.Skipped,
+		&r.Skips.AlreadyPending, &r.Skips.PayloadPurged, &r.Skips.Purged, &r.Skips.TakenByAnotherReplay,
+		&r.Succeeded, &r.Dead, &r.Open, &r.Failed, &r.Sample)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return replay.Status{}, replay.ErrNotPlanned
 	}

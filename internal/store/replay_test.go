@@ -235,7 +235,9 @@ func TestSelectors(t *testing.T) {
 			}
 			same(t, "contents after counting", before, contents(t, s))
 			plan(t, s, r)
-			same(t, "counted", status(t, s, r).Matched, counted.Matched)
+			planned := status(t, s, r)
+			same(t, "counted", planned.Matched, counted.Matched)
+			same(t, "sample of what was counted", planned.Sample, counted.Sample)
 			got := column[uuid.UUID](t, s, "SELECT event_id FROM replay_item WHERE replay_id = $1 ORDER BY 1", r.ID)
 			expected := []uuid.UUID{}
 			for _, i := range tc.want {
@@ -484,9 +486,34 @@ func TestReplaySkips(t *testing.T) {
 			}
 			same(t, "reasons", []string{tc.want}, skips(t, s, r))
 			same(t, "deliveries", before, value[int](t, s, "SELECT count(*)::int FROM delivery"))
-			wantStatus(t, s, r, progress{Matched: 1, Skipped: 1, Completed: true})
+			got := wantStatus(t, s, r, progress{Matched: 1, Skipped: 1, Completed: true})
+			same(t, "skips", map[string]replay.Skips{
+				"AlreadyPending": {AlreadyPending: 1}, "PayloadPurged": {PayloadPurged: 1}, "Purged": {Purged: 1}, "TakenByAnotherReplay": {TakenByAnotherReplay: 1},
+			}[tc.want], got.Skips)
 		})
 	}
+}
+
+// The sample is of the oldest events, each of them once however many
+// deliveries of it there are, and stays through the replay's life.
+func TestReplaySample(t *testing.T) {
+	s := newStore(t)
+	ids := enqueueNew(t, s, 30, "a", "b")
+	finish(t, s, event.VerdictDead, claim(t, s, want("a"), want("b"))...)
+	r := newReplay(t, replay.Selector{States: selectDead})
+	counted, err := s.CountReplay(t.Context(), r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	same(t, "counted", int64(60), counted.Matched)
+	same(t, "sample of what was counted", ids[:20], counted.Sample)
+	plan(t, s, r)
+	same(t, "sample of the plan", ids[:20], status(t, s, r).Sample)
+	run(t, s, r, 100)
+	finish(t, s, event.VerdictDone, claim(t, s, want("a"), want("b"))...)
+	got := status(t, s, r)
+	same(t, "completed", true, got.CompletedAt != nil)
+	same(t, "sample in the end", ids[:20], got.Sample)
 }
 
 // The result of a replay stays when what it counted is purged.

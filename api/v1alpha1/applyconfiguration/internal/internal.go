@@ -145,18 +145,38 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: dead
       type:
         scalar: numeric
+    - name: estimatedCompletionTime
+      type:
+        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Time
     - name: matched
       type:
         scalar: numeric
     - name: observedGeneration
       type:
         scalar: numeric
+    - name: pending
+      type:
+        scalar: numeric
     - name: replayed
       type:
         scalar: numeric
+    - name: sampleEventIDs
+      type:
+        list:
+          elementType:
+            scalar: string
+          elementRelationship: associative
     - name: skipped
       type:
         scalar: numeric
+    - name: skippedReasons
+      type:
+        list:
+          elementType:
+            namedType: com.github.ackrail.ackrail.api.v1alpha1.SkippedCount
+          elementRelationship: associative
+          keys:
+          - reason
     - name: startTime
       type:
         namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Time
@@ -339,6 +359,17 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: name
       type:
         scalar: string
+- name: com.github.ackrail.ackrail.api.v1alpha1.SkipReason
+  scalar: string
+- name: com.github.ackrail.ackrail.api.v1alpha1.SkippedCount
+  map:
+    fields:
+    - name: count
+      type:
+        scalar: numeric
+    - name: reason
+      type:
+        namedType: com.github.ackrail.ackrail.api.v1alpha1.SkipReason
 - name: com.github.ackrail.ackrail.api.v1alpha1.Source
   map:
     fields:

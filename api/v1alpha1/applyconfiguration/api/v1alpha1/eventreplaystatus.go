@@ -16,8 +16,9 @@ import (
 // EventReplayStatus is what has become of a replay. The counts are of
 // deliveries, each of which is counted once.
 type EventReplayStatusApplyConfiguration struct {
-	// Conditions: Planned and Complete always; Suspended, Failed, Reconciling
-	// and Stalled only while true.
+	// Conditions: Planned and Complete always; Progressing until the replay
+	// has completed or failed; Suspended, Failed, Reconciling and Stalled
+	// only while true.
 	Conditions []v1.ConditionApplyConfiguration `json:"conditions,omitempty"`
 	// ObservedGeneration is the metadata.generation that this status is of.
 	ObservedGeneration *int64 `json:"observedGeneration,omitempty"`
@@ -25,17 +26,29 @@ type EventReplayStatusApplyConfiguration struct {
 	Matched *int64 `json:"matched,omitempty"`
 	// Replayed is for how many of them this replay has started a run.
 	Replayed *int64 `json:"replayed,omitempty"`
+	// Pending is how many of these runs have not ended: they wait for a
+	// worker or for their next attempt, or are being delivered.
+	Pending *int64 `json:"pending,omitempty"`
 	// Succeeded is how many of these runs are done.
 	Succeeded *int64 `json:"succeeded,omitempty"`
 	// Dead is how many of these runs have failed for good.
 	Dead *int64 `json:"dead,omitempty"`
-	// Skipped is for how many of them no run was started in the end: because
-	// another run of the same delivery was open, or what was needed for it
-	// was dropped at the end of its retention.
+	// Skipped is for how many of the deliveries no run was started in the
+	// end, as skippedReasons says.
 	Skipped *int64 `json:"skipped,omitempty"`
+	// SkippedReasons is skipped by reason, without those that did not occur.
+	SkippedReasons []SkippedCountApplyConfiguration `json:"skippedReasons,omitempty"`
+	// SampleEventIDs are some of the events that were matched, for a look at
+	// them: the 20 oldest.
+	SampleEventIDs []string `json:"sampleEventIDs,omitempty"`
 	// StartTime is when the replay was planned, or counted, by the
 	// database's clock.
 	StartTime *metav1.Time `json:"startTime,omitempty"`
+	// EstimatedCompletionTime is about when the replay will complete if it
+	// goes on as in the last minute. Absent while that is not known: in the
+	// first seconds, while it is suspended or waits for something, and when
+	// no run has ended for a minute.
+	EstimatedCompletionTime *metav1.Time `json:"estimatedCompletionTime,omitempty"`
 	// CompletionTime is when it was seen that its last run was done or dead,
 	// by the database's clock.
 	CompletionTime *metav1.Time `json:"completionTime,omitempty"`
@@ -84,6 +97,14 @@ func (b *EventReplayStatusApplyConfiguration) WithReplayed(value int64) *EventRe
 	return b
 }
 
+// WithPending sets the Pending field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Pending field is set to the value of the last call.
+func (b *EventReplayStatusApplyConfiguration) WithPending(value int64) *EventReplayStatusApplyConfiguration {
+	b.Pending = &value
+	return b
+}
+
 // WithSucceeded sets the Succeeded field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the Succeeded field is set to the value of the last call.
@@ -108,11 +129,42 @@ func (b *EventReplayStatusApplyConfiguration) WithSkipped(value int64) *EventRep
 	return b
 }
 
+// WithSkippedReasons adds the given value to the SkippedReasons field in the declarative configuration
+// and returns the receiver, so that objects can be build by chaining "With" function invocations.
+// If called multiple times, values provided by each call will be appended to the SkippedReasons field.
+func (b *EventReplayStatusApplyConfiguration) WithSkippedReasons(values ...*SkippedCountApplyConfiguration) *EventReplayStatusApplyConfiguration {
+	for i := range values {
+		if values[i] == nil {
+			panic("nil value passed to WithSkippedReasons")
+		}
+		b.SkippedReasons = append(b.SkippedReasons, *values[i])
+	}
+	return b
+}
+
+// WithSampleEventIDs adds the given value to the SampleEventIDs field in the declarative configuration
+// and returns the receiver, so that objects can be build by chaining "With" function invocations.
+// If called multiple times, values provided by each call will be appended to the SampleEventIDs field.
+func (b *EventReplayStatusApplyConfiguration) WithSampleEventIDs(values ...string) *EventReplayStatusApplyConfiguration {
+	for i := range values {
+		b.SampleEventIDs = append(b.SampleEventIDs, values[i])
+	}
+	return b
+}
+
 // WithStartTime sets the StartTime field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the StartTime field is set to the value of the last call.
 func (b *EventReplayStatusApplyConfiguration) WithStartTime(value metav1.Time) *EventReplayStatusApplyConfiguration {
 	b.StartTime = &value
+	return b
+}
+
+// WithEstimatedCompletionTime sets the EstimatedCompletionTime field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the EstimatedCompletionTime field is set to the value of the last call.
+func (b *EventReplayStatusApplyConfiguration) WithEstimatedCompletionTime(value metav1.Time) *EventReplayStatusApplyConfiguration {
+	b.EstimatedCompletionTime = &value
 	return b
 }
 
