@@ -135,7 +135,11 @@ func newWorld(ctx context.Context) *world {
 }
 
 // start starts a manager, like one that takes over from another.
-func (w *world) start() {
+func (w *world) start() { w.startWith(func(s Stores, _ func()) Stores { return s }) }
+
+// startWith starts a manager whose databases are reached through what wrap
+// makes of them. kill ends the manager at once: nothing is written any more.
+func (w *world) startWith(wrap func(s Stores, kill func()) Stores) {
 	GinkgoHelper()
 	mgr, err := ctrl.NewManager(w.counted(), ctrl.Options{
 		Scheme:     scheme,
@@ -145,8 +149,8 @@ func (w *world) start() {
 	})
 	Expect(err).NotTo(HaveOccurred())
 	stores := databases.New(slog.New(slog.NewTextHandler(io.Discard, nil)))
-	r := New(mgr.GetClient(), mgr.GetAPIReader(), stores, mgr.GetEventRecorder("ackrail"))
 	ctx, cancel := context.WithCancel(context.Background())
+	r := New(mgr.GetClient(), mgr.GetAPIReader(), wrap(stores, cancel), mgr.GetEventRecorder("ackrail"))
 	Expect(r.SetupWithManager(ctx, mgr)).To(Succeed())
 	var running sync.WaitGroup
 	running.Go(func() {
