@@ -122,6 +122,10 @@ const (
 	// while it may still come; Failed outside a cluster, where the database
 	// knows none).
 	ReasonEndpointNotFound = "EndpointNotFound"
+	// ReasonDestinationNotFound: the database does not know a destination for
+	// which events are missing (Planned while it may still come; Failed
+	// outside a cluster).
+	ReasonDestinationNotFound = "DestinationNotFound"
 	// ReasonSpecChanged: an EventReplay of that name was started before with
 	// another spec (Failed).
 	ReasonSpecChanged = "SpecChanged"

@@ -126,7 +126,7 @@ const ReplayMatchAll ReplayMatch = "All"
 
 // ReplayState is a state in which a delivery can be replayed.
 //
-// +kubebuilder:validation:Enum=Dead;Done
+// +kubebuilder:validation:Enum=Dead;Done;Missing
 type ReplayState string
 
 const (
@@ -135,6 +135,9 @@ const (
 	// ReplayStateDone selects deliveries that have succeeded; they are
 	// delivered a second time.
 	ReplayStateDone ReplayState = "Done"
+	// ReplayStateMissing selects events that were never owed to the
+	// destinations named, because these were added later.
+	ReplayStateMissing ReplayState = "Missing"
 )
 
 // DeadReason is why a delivery is dead.
@@ -161,6 +164,8 @@ const (
 // +kubebuilder:validation:XValidation:rule="has(self.match) || (has(self.destinations) && size(self.destinations) > 0) || (has(self.types) && size(self.types) > 0) || (has(self.eventIDs) && size(self.eventIDs) > 0) || (has(self.reasons) && size(self.reasons) > 0) || (has(self.lastStatuses) && size(self.lastStatuses) > 0) || has(self.receivedAfter) || has(self.receivedBefore) || has(self.diedAfter) || has(self.diedBefore)",message="must have at least one of destinations, types, eventIDs, reasons, lastStatuses, receivedAfter, receivedBefore, diedAfter and diedBefore: name what to replay, or set match: All to replay everything in these states"
 // +kubebuilder:validation:XValidation:rule="!has(self.match) || !((has(self.destinations) && size(self.destinations) > 0) || (has(self.types) && size(self.types) > 0) || (has(self.eventIDs) && size(self.eventIDs) > 0) || (has(self.reasons) && size(self.reasons) > 0) || (has(self.lastStatuses) && size(self.lastStatuses) > 0) || has(self.receivedAfter) || has(self.receivedBefore) || has(self.diedAfter) || has(self.diedBefore))",fieldPath=".match",message="cannot stand beside other criteria than states: remove match, or the other criteria"
 // +kubebuilder:validation:XValidation:rule="!has(self.reasons) || size(self.reasons) == 0 || (!has(self.states) || self.states.all(s, s == 'Dead'))",fieldPath=".reasons",message="goes with states: [Dead] only, since only dead letters have a reason: remove reasons, or replay the other states by an EventReplay of their own"
+// +kubebuilder:validation:XValidation:rule="!has(self.lastStatuses) || size(self.lastStatuses) == 0 || (!has(self.states) || self.states.all(s, s != 'Missing'))",fieldPath=".lastStatuses",message="cannot stand beside the state Missing, since what was never sent got no answer: remove lastStatuses, or replay what is missing by an EventReplay of its own"
+// +kubebuilder:validation:XValidation:rule="(!has(self.states) || self.states.all(s, s != 'Missing')) || (has(self.destinations) && size(self.destinations) > 0)",fieldPath=".destinations",message="is required with the state Missing: name the destinations that were added later"
 // +kubebuilder:validation:XValidation:rule="!has(self.diedAfter) || (!has(self.states) || self.states.all(s, s == 'Dead'))",fieldPath=".diedAfter",message="goes with states: [Dead] only, since only dead letters have died: remove diedAfter, or replay the other states by an EventReplay of their own"
 // +kubebuilder:validation:XValidation:rule="!has(self.diedBefore) || (!has(self.states) || self.states.all(s, s == 'Dead'))",fieldPath=".diedBefore",message="goes with states: [Dead] only, since only dead letters have died: remove diedBefore, or replay the other states by an EventReplay of their own"
 // +kubebuilder:validation:XValidation:rule="!has(self.receivedAfter) || !has(self.receivedBefore) || self.receivedAfter < self.receivedBefore",fieldPath=".receivedBefore",message="must be later than receivedAfter, else no event lies between them: exchange or correct the two times"
@@ -171,13 +176,15 @@ type ReplaySelector struct {
 	// +optional
 	Match ReplayMatch `json:"match,omitempty"`
 
-	// States of the deliveries: Dead, Done, or both. Not a criterion by
-	// itself. Default: [Dead].
+	// States of the deliveries: Dead, Done, Missing, or several of them.
+	// Missing are events that came in before a destination was added: their
+	// first run is started; it needs destinations. Not a criterion by itself.
+	// Default: [Dead].
 	// +optional
 	// +listType=set
 	// +kubebuilder:default={Dead}
 	// +kubebuilder:validation:MinItems=1
-	// +kubebuilder:validation:MaxItems=2
+	// +kubebuilder:validation:MaxItems=3
 	States []ReplayState `json:"states,omitempty"`
 
 	// Destinations of the deliveries, by name. At most 32. Default: all.

@@ -109,6 +109,11 @@ func (r *Reconciler) look(ctx context.Context, obj *v1alpha1.EventReplay) (Seen,
 		return Seen{Unseen: true}, 0, nil
 	case errors.Is(err, replay.ErrChanged):
 		return Seen{Obstacle: final(v1alpha1.ReasonSpecChanged, err)}, 0, nil
+	case errors.Is(err, replay.ErrUnknownDestination):
+		return Seen{Obstacle: &Obstacle{
+			Reason:  v1alpha1.ReasonDestinationNotFound,
+			Message: "Waiting for a destination, which the database knows once an ingress has started with it: " + err.Error(),
+		}}, retryPause, nil
 	case ctx.Err() != nil:
 		return Seen{}, 0, ctx.Err()
 	case err != nil:

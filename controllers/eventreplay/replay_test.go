@@ -106,6 +106,25 @@ var _ = Describe("An EventReplay", func() {
 		Expect(status(r)).To(Equal([]int64{3, 3, 3, 0, 0}))
 	})
 
+	It("delivers to a new destination what came in before it was added", func(ctx SpecContext) {
+		ids := w.dead(ctx, 30, "push")
+		r := w.replay(ctx, "fill", func(s *v1alpha1.EventReplaySpec) {
+			s.Selector = v1alpha1.ReplaySelector{States: []v1alpha1.ReplayState{v1alpha1.ReplayStateMissing}, Destinations: []string{"warehouse"}}
+		})
+		const message = "Waiting for a destination, which the database knows once an ingress has started with it: " +
+			`destination "warehouse": the database knows no such destination of the endpoint`
+		w.says(ctx, r, "Planned=False DestinationNotFound: "+message, "Progressing=False Waiting: "+message)
+
+		warehouse := w.destination()
+		warehouse.Name = "warehouse"
+		Expect(w.store.Register(ctx, []event.DestinationRef{warehouse})).To(Succeed()) // as an ingress does
+		Eventually(func() int64 { return w.now(ctx, r).Status.Pending }).Should(Equal(int64(30)))
+		Expect(w.deliverTo(ctx, warehouse, event.VerdictDone)).To(ConsistOf(ids))
+		w.says(ctx, r, "Planned=True Matched: Matched 30 deliveries", "Complete=True Succeeded: 30 runs succeeded")
+		Expect(status(r)).To(Equal([]int64{30, 30, 30, 0, 0}))
+		Expect(w.runs(ctx)).To(Equal(map[int]int{1: 60}), "the first run of each at either destination")
+	})
+
 	It("counts without changing anything in a dry run", func(ctx SpecContext) {
 		ids := w.dead(ctx, 7, "push")
 		before := contents(ctx, w.database.URL())

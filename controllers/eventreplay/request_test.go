@@ -72,6 +72,18 @@ func TestStatuses(t *testing.T) {
 	}
 }
 
+func TestStates(t *testing.T) {
+	r := newReplay()
+	r.Spec.Selector.States = []v1alpha1.ReplayState{v1alpha1.ReplayStateDead, v1alpha1.ReplayStateDone, v1alpha1.ReplayStateMissing}
+	got, err := Request(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]event.State{event.StateDead, event.StateDone, replay.StateMissing}, got.Selector.States); diff != "" {
+		t.Errorf("states (-want +got):\n%s", diff)
+	}
+}
+
 // The reasons that can be selected are those that deliveries die of.
 func TestDeadReasons(t *testing.T) {
 	for selected, reason := range map[v1alpha1.DeadReason]event.Reason{

@@ -279,11 +279,16 @@ func (w *world) dead(ctx context.Context, n int, kind string) []event.ID {
 }
 
 // deliver ends all that is due with one verdict and returns the events.
-func (w *world) deliver(ctx context.Context, v event.Verdict) (delivered []event.ID) {
+func (w *world) deliver(ctx context.Context, v event.Verdict) []event.ID {
+	GinkgoHelper()
+	return w.deliverTo(ctx, w.destination(), v)
+}
+
+func (w *world) deliverTo(ctx context.Context, to event.DestinationRef, v event.Verdict) (delivered []event.ID) {
 	GinkgoHelper()
 	for {
 		claims, err := w.store.Claim(ctx, "worker", []store.Want{{
-			Destination: w.destination(), Most: 200, MostBytes: 1 << 20, Lease: time.Minute, MaxAttempts: 3, KeepLedger: time.Hour,
+			Destination: to, Most: 200, MostBytes: 1 << 20, Lease: time.Minute, MaxAttempts: 3, KeepLedger: time.Hour,
 		}})
 		Expect(err).NotTo(HaveOccurred())
 		if len(claims) == 0 {

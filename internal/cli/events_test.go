@@ -429,6 +429,7 @@ func (m *museum) replayed(t *testing.T) {
 
 	several := strings.Join([]string{
 		replayManifest("nowhere", "parcels", "{match: All}"),
+		replayManifest("lost", "orders", "{states: [Missing], destinations: [nobody]}"),
 		replayManifest("nothing", "orders", "{types: [tag]}"),
 		replayManifest("broken-again", "orders", "{eventIDs: ["+m.ids["A"]+"], destinations: [broken]}"),
 		replayManifest("once-more", "orders", "{states: [Done], destinations: [handler], types: [pull request]}"),
@@ -437,8 +438,10 @@ func (m *museum) replayed(t *testing.T) {
 	testenv.Eventually(t, patience, m.look().drained)
 	got, f = m.replay(t, several, "--wait")
 	check("several", got, f, 1,
-		"Error: EventReplay test/nowhere: spec.endpointRef.name: endpoint test/parcels: the database knows no such endpoint: correct the name, or metadata.namespace\n",
+		"Error: EventReplay test/nowhere: spec.endpointRef.name: endpoint test/parcels: the database knows no such endpoint: correct the name, or metadata.namespace\n"+
+			`Error: EventReplay test/lost: spec.selector.destinations: destination "nobody": the database knows no such destination of the endpoint: correct the name, or start an ingress with it first`+"\n",
 		"nowhere 0 0 0 0 0 Planned=False:EndpointNotFound Complete=False:EndpointNotFound Failed=True:EndpointNotFound",
+		"lost 0 0 0 0 0 Planned=False:DestinationNotFound Complete=False:DestinationNotFound Failed=True:DestinationNotFound",
 		"nothing 0 0 0 0 0 Planned=True:NothingMatched Complete=True:NothingMatched",
 		"broken-again 1 1 0 1 0 Planned=True:Matched Complete=True:CompletedWithFailures",
 		"once-more 1 1 1 0 0 Planned=True:Matched Complete=True:Succeeded")

@@ -155,6 +155,8 @@ func explain(err error) error {
 	switch {
 	case errors.Is(err, replay.ErrUnknownEndpoint):
 		return fmt.Errorf("spec.endpointRef.name: %w: correct the name, or metadata.namespace", err)
+	case errors.Is(err, replay.ErrUnknownDestination):
+		return fmt.Errorf("spec.selector.destinations: %w: correct the name, or start an ingress with it first", err)
 	case errors.Is(err, replay.ErrChanged):
 		return fmt.Errorf("%w: give this one another metadata.name", err)
 	}
@@ -168,6 +170,8 @@ func setFailed(r *v1alpha1.EventReplay, err error) {
 	switch {
 	case errors.Is(err, replay.ErrUnknownEndpoint):
 		obstacle.Reason = v1alpha1.ReasonEndpointNotFound
+	case errors.Is(err, replay.ErrUnknownDestination):
+		obstacle.Reason = v1alpha1.ReasonDestinationNotFound
 	case errors.Is(err, replay.ErrChanged):
 		obstacle.Reason = v1alpha1.ReasonSpecChanged
 	default:

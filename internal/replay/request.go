@@ -29,9 +29,9 @@ type Request struct {
 
 // Selector says which deliveries of an endpoint a replay takes. Empty fields
 // select any. What is done has neither a reason nor a time of death, so it
-// meets no criterion about these.
+// meets no criterion about these, and what is missing none about statuses either.
 type Selector struct {
-	// States are event.StateDead, event.StateDone or both.
+	// States are some of event.StateDead, event.StateDone and StateMissing.
 	States       []event.State
 	Destinations []string
 	Types        []string
@@ -45,6 +45,11 @@ type Selector struct {
 	// DiedAfter is inclusive, DiedBefore exclusive.
 	DiedAfter, DiedBefore *time.Time
 }
+
+// StateMissing selects events of which there is no trace at the destinations
+// named: neither a delivery nor what one leaves behind. The run that is started
+// is the first.
+const StateMissing event.State = "missing"
 
 // Status tells how far a replay is. Its times are the database's.
 type Status struct {
@@ -89,6 +94,9 @@ func (s *Status) Same(other *Status) bool { return reflect.DeepEqual(s, other) }
 var (
 	// ErrUnknownEndpoint: the database has never seen the endpoint.
 	ErrUnknownEndpoint = errors.New("the database knows no such endpoint")
+	// ErrUnknownDestination: the database has never seen a destination for
+	// which events are missing.
+	ErrUnknownDestination = errors.New("the database knows no such destination of the endpoint")
 	// ErrChanged: the id was used before with another Spec.
 	ErrChanged = errors.New("a replay of this name with another spec was started before")
 	// ErrNotPlanned: there is no plan under the id.

@@ -10,10 +10,11 @@ import (
 // use, also by several processes for the same replay.
 type Store interface {
 	// CountReplay returns the status that the replay would have after
-	// PlanReplay, and changes nothing. It may return ErrUnknownEndpoint.
+	// PlanReplay, and changes nothing. It may return ErrUnknownEndpoint and
+	// ErrUnknownDestination.
 	CountReplay(ctx context.Context, r Request) (Status, error)
 	// PlanReplay freezes what the replay takes, once for each id. It may
-	// return ErrUnknownEndpoint and ErrChanged.
+	// return ErrUnknownEndpoint, ErrUnknownDestination and ErrChanged.
 	PlanReplay(ctx context.Context, r Request) error
 	// RunReplay starts runs for the next planned deliveries, at most batch,
 	// and returns how many were queued and how many had to be skipped: both

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
@@ -18,6 +19,9 @@ var _ replay.Store = (*Store)(nil)
 // the same selection, and without changing anything.
 func (s *Store) CountReplay(ctx context.Context, r replay.Request) (replay.Status, error) {
 	var status replay.Status
+	if err := s.checkDestinations(ctx, &r); err != nil {
+		return status, err
+	}
 	err := s.pool.QueryRow(ctx, sqlCountReplay, selection(&r)...).Scan(&status.PlannedAt, &status.Matched, &status.Sample)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return replay.Status{}, fmt.Errorf("endpoint %s: %w", r.Endpoint, replay.ErrUnknownEndpoint)
@@ -28,6 +32,9 @@ func (s *Store) CountReplay(ctx context.Context, r replay.Request) (replay.Statu
 // PlanReplay freezes what a replay will take. Planning an id again changes
 // nothing: it returns replay.ErrChanged where the spec differs, nil otherwise.
 func (s *Store) PlanReplay(ctx context.Context, r replay.Request) error {
+	if err := s.checkDestinations(ctx, &r); err != nil {
+		return err
+	}
 	var created bool
 	args := append(selection(&r), r.ID, r.Namespace, r.Name, r.Spec)
 	err := s.pool.QueryRow(ctx, sqlPlanReplay, args...).Scan(&created)
@@ -37,13 +44,34 @@ func (s *Store) PlanReplay(ctx context.Context, r replay.Request) error {
 	return classify("planning the replay", err)
 }
 
+// checkDestinations refuses to look for events that are missing at a
+// destination which the database does not know yet, or never will: it would
+// find none, where all are missing.
+func (s *Store) checkDestinations(ctx context.Context, r *replay.Request) error {
+	if !slices.Contains(r.Selector.States, replay.StateMissing) {
+		return nil
+	}
+	var unknown string
+	err := s.pool.QueryRow(ctx, sqlUnknownNames, r.Endpoint.Namespace, r.Endpoint.Name, r.Selector.Destinations).Scan(&unknown)
+	switch {
+	case errors.Is(err, pgx.ErrNoRows):
+		return nil
+	case err != nil:
+		return classify("looking for the replay's destinations", err)
+	}
+	return fmt.Errorf("destination %q: %w", unknown, replay.ErrUnknownDestination)
+}
+
+// stateNames are the states as select_replay.sql has them.
+var stateNames = map[event.State]string{event.StateDead: "Dead", event.StateDone: "Done", replay.StateMissing: "Missing"}
+
 // selection are the arguments of select_replay.sql; nil slices become NULL:
 // any.
 func selection(r *replay.Request) []any {
 	x := &r.Selector
 	states := make([]string, len(x.States))
 	for i, state := range x.States {
-		states[i] = map[event.State]string{event.StateDead: "Dead", event.StateDone: "Done"}[state]
+		states[i] = stateNames[state]
 	}
 	var limit *int64
 	if r.Limit > 0 {

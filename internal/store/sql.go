@@ -31,6 +31,7 @@ var (
 	sqlPurgeDedup        = statement("purge_dedup")
 	sqlPurgeDeadLetters  = statement("purge_dead_letters")
 	sqlPurgeHeldEvents   = statement("purge_held_events")
+	sqlUnknownNames      = statement("unknown_destinations")
 	sqlPlanReplay        = statement("select_replay") + statement("plan_replay")
 	sqlCountReplay       = statement("select_replay") + statement("count_replay")
 	sqlRunReplay         = statement("run_replay")

@@ -106,7 +106,8 @@ func (m *laneMetrics) observe(h *held, o *store.Outcome) {
 	if o.Verdict == event.VerdictDone || o.Verdict == event.VerdictDead {
 		m.attempts.Observe(float64(o.Claim.Attempts))
 	}
-	if o.Verdict == event.VerdictDone && o.Claim.Token.Delivery.Run == 1 {
+	// A replay may start a first run, of an event that is old by then.
+	if o.Verdict == event.VerdictDone && o.Claim.Token.Delivery.Run == 1 && o.Claim.Replay == nil {
 		m.latency.Observe((o.Claim.Age + time.Since(h.claimed)).Seconds())
 	}
 }

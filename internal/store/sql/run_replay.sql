@@ -1,4 +1,5 @@
--- Queues the next planned items of a replay as new runs, or says why not.
+-- Queues the next planned items of a replay as new runs, or says why not. Run
+-- 0 was planned for what had none.
 -- $1 replay, $2 most items. Under the lock that all replays share, so that no
 -- other replay starts a run of the same delivery in the meantime. On + 0 see
 -- complete.sql.
@@ -10,10 +11,10 @@ WITH picked AS MATERIALIZED (
     LIMIT $2
 ), judged AS MATERIALIZED (
     SELECT p.*, l.run IS NOT NULL AS was_dead, e.expires_at,
-           coalesce(l.size, s.size) AS size, coalesce(l.event_expires_at, s.expires_at) AS event_expires_at,
+           coalesce(l.size, s.size, e.size, h.size) AS size, coalesce(l.event_expires_at, s.expires_at, h.expires_at) AS event_expires_at,
            CASE
                WHEN o.run IS NOT NULL THEN 'AlreadyPending'
-               WHEN l.run IS NULL AND s.run IS NULL THEN 'Purged'
+               WHEN p.run > 0 AND l.run IS NULL AND s.run IS NULL THEN 'Purged'
                WHEN l.replayed_by IS NOT NULL OR n.run IS NOT NULL THEN 'TakenByAnotherReplay'
                WHEN e.id IS NULL AND h.id IS NULL THEN 'PayloadPurged'
                ELSE ''
@@ -38,8 +39,8 @@ WITH picked AS MATERIALIZED (
             SELECT t.run FROM dead_letter t WHERE t.event_id = p.event_id AND t.destination_id = p.destination_id AND t.run > p.run
         ) AS x LIMIT 1
     ) AS n ON true
-    LEFT JOIN LATERAL (SELECT e.id, e.expires_at FROM event e WHERE e.id = p.event_id LIMIT 1) AS e ON true
-    LEFT JOIN LATERAL (SELECT h.id FROM held_event h WHERE h.id = p.event_id LIMIT 1) AS h ON true
+    LEFT JOIN LATERAL (SELECT e.id, e.expires_at, octet_length(e.body) AS size FROM event e WHERE e.id = p.event_id LIMIT 1) AS e ON true
+    LEFT JOIN LATERAL (SELECT h.id, h.expires_at, octet_length(h.body) AS size FROM held_event h WHERE h.id = p.event_id LIMIT 1) AS h ON true
 ), kept AS (
     -- An event whose partition may go before this is committed, or at any
     -- moment, is copied first.

@@ -29,6 +29,19 @@ WITH names AS MATERIALIZED (
       AND NOT EXISTS (SELECT 1 FROM delivery d WHERE d.event_id = s.event_id AND d.destination_id + 0 = s.destination_id)
       AND NOT EXISTS (SELECT 1 FROM dead_letter l WHERE l.event_id = s.event_id AND l.destination_id = s.destination_id AND l.run > s.run)
       AND NOT EXISTS (SELECT 1 FROM settled t WHERE t.event_id = s.event_id AND t.destination_id = s.destination_id AND t.run > s.run)
+    UNION ALL
+    -- No trace of any run, so the next one is the first. The ledger stays when
+    -- a dead letter is purged.
+    SELECT e.id, n.id, 0
+    FROM endpoint p JOIN event e ON e.endpoint_id = p.id CROSS JOIN names n
+    WHERE 'Missing' = ANY ($3::text[]) AND p.namespace = $1 AND p.name = $2
+      AND ($6::uuid[] IS NULL OR e.id = ANY ($6))
+      -- What was never sent has no end.
+      AND $10::text[] IS NULL AND $11::int[] IS NULL AND $12::timestamptz IS NULL AND $13::timestamptz IS NULL
+      AND NOT EXISTS (SELECT 1 FROM delivery d WHERE d.event_id = e.id AND d.destination_id + 0 = n.id)
+      AND NOT EXISTS (SELECT 1 FROM dead_letter l WHERE l.event_id = e.id AND l.destination_id = n.id)
+      AND NOT EXISTS (SELECT 1 FROM settled t WHERE t.event_id = e.id AND t.destination_id = n.id)
+      AND NOT EXISTS (SELECT 1 FROM attempt a WHERE a.event_id = e.id AND a.destination_id = n.id)
 ), selected AS (
     SELECT c.event_id, c.destination_id, c.run
     FROM candidate c

@@ -18,8 +18,10 @@ type ReplaySelectorApplyConfiguration struct {
 	// Match is All to select everything in the given states, instead of
 	// criteria. Default: the criteria select.
 	Match *apiv1alpha1.ReplayMatch `json:"match,omitempty"`
-	// States of the deliveries: Dead, Done, or both. Not a criterion by
-	// itself. Default: [Dead].
+	// States of the deliveries: Dead, Done, Missing, or several of them.
+	// Missing are events that came in before a destination was added: their
+	// first run is started; it needs destinations. Not a criterion by itself.
+	// Default: [Dead].
 	States []apiv1alpha1.ReplayState `json:"states,omitempty"`
 	// Destinations of the deliveries, by name. At most 32. Default: all.
 	Destinations []string `json:"destinations,omitempty"`
