@@ -80,7 +80,7 @@ func newManager() *cobra.Command {
 Kubernetes cluster into running pipelines and replays. Of several managers one
 leads and works, the others stand by.`,
 		Example: `  ackrail manager --image docker.io/ackrail/ackrail:v1
-  ackrail manager --image ackrail:dev --kubeconfig a.conf --leader-elect=false`,
+  ackrail manager --image ackrail:dev --kubeconfig a.conf`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
 	}

@@ -65,7 +65,7 @@ func newIngress() *cobra.Command {
 		Long: `Take the webhooks of a pipeline in: verify each, commit it to PostgreSQL,
 answer. While the database is away the answer is 503. Pods run this; on a laptop
 there is ackrail dev.`,
-		Example: `  ackrail ingress --config pipeline.json --secrets-dir /etc/ackrail/secrets`,
+		Example: `  ackrail ingress --config pipeline.json --secrets-dir secrets`,
 		Args:    noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			p, err := f.plan(cmd)
@@ -117,7 +117,7 @@ func newWorker() *cobra.Command {
 		Short: "Deliver what was taken in",
 		Long: `Deliver the events of a pipeline to its destinations, again and again until each
 is taken or dead. Pods run this; on a laptop there is ackrail dev.`,
-		Example: `  ackrail worker --config pipeline.json --secrets-dir /etc/ackrail/secrets`,
+		Example: `  ackrail worker --config pipeline.json --secrets-dir secrets`,
 		Args:    noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			p, err := f.plan(cmd)

@@ -26,6 +26,9 @@ func Main() int {
 	ctx, stop := signalContext(context.Background())
 	defer stop()
 	root := newRoot()
+	if isPlugin(os.Args[0]) {
+		makePlugin(root)
+	}
 	err := root.ExecuteContext(ctx)
 	switch {
 	case err == nil:

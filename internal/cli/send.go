@@ -43,8 +43,8 @@ func newSend() *cobra.Command {
 		Long: `Send a webhook to an endpoint, signed as its provider would with the first of
 its secrets, and print the answer. An answer other than 2xx makes the command
 fail.`,
-		Example: `  ackrail send -f github.yaml --endpoint github --body a.json --event-type push
-  echo '{}' | ackrail send -f endpoint.yaml --endpoint payments/github --body -`,
+		Example: `  ackrail send -f github.yaml --endpoint github --body a.json --id 1
+  echo '{}' | ackrail send -f a.yaml --endpoint payments/github --body -`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
 	}
