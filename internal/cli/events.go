@@ -26,7 +26,7 @@ func newEvents() *cobra.Command {
 		Use:     "events",
 		Aliases: []string{"event"},
 		Short:   "Look at events and what became of them",
-	}, newEventsList(), newEventsShow())
+	}, newEventsList(), newEventsShow(), newEventsExplain())
 }
 
 // listFlags are the flags of ackrail events list.
@@ -295,29 +295,10 @@ func newEventsShow() *cobra.Command {
 		Long: `Show an event, its deliveries and every attempt. The output formats json and
 yaml have the body in base64; body is the body alone, byte for byte.`,
 		Example: `  ackrail events show 0199c3b2-6f40-7c1a-9d3e-5b8a1f2c4d6e
-  ackrail events show 0199c3b2-6f40-7c1a-9d3e-5b8a1f2c4d6e -o body > body.json`,
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) == 1 {
-				return nil
-			}
-			return fmt.Errorf("want one EVENT-ID, as ackrail events list prints it, have %d", len(args))
-		},
+  ackrail events show 0199c3b2-6f40-7c1a-9d3e-5b8a1f2c4d6e -o body > a`,
+		Args: oneEvent,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			id, err := uuid.Parse(args[0])
-			if err != nil {
-				return fmt.Errorf("event id %q: want a UUID, as ackrail events list prints it", args[0])
-			}
-			if err := output.check(); err != nil {
-				return err
-			}
-			return database.query(cmd.Context(), func(ctx context.Context, s *store.Store) error {
-				record, err := s.ShowEvent(ctx, id)
-				if errors.Is(err, store.ErrNotFound) {
-					return fmt.Errorf("event %s not found", id)
-				}
-				if err != nil {
-					return err
-				}
+			return database.event(cmd.Context(), args[0], &output, func(id event.ID, record *store.EventRecord) error {
 				return printEvent(cmd.OutOrStdout(), output.format, id, record)
 			})
 		},
@@ -325,6 +306,34 @@ yaml have the body in base64; body is the body alone, byte for byte.`,
 	database.register(cmd)
 	output.register(cmd, "text", "json", "yaml", "body")
 	return cmd
+}
+
+func oneEvent(_ *cobra.Command, args []string) error {
+	if len(args) == 1 {
+		return nil
+	}
+	return fmt.Errorf("want one EVENT-ID, as ackrail events list prints it, have %d", len(args))
+}
+
+// event reads an event for a command that shows it.
+func (f *databaseFlag) event(ctx context.Context, arg string, output *outputFlag, show func(event.ID, *store.EventRecord) error) error {
+	id, err := uuid.Parse(arg)
+	if err != nil {
+		return fmt.Errorf("event id %q: want a UUID, as ackrail events list prints it", arg)
+	}
+	if err := output.check(); err != nil {
+		return err
+	}
+	return f.query(ctx, func(ctx context.Context, s *store.Store) error {
+		record, err := s.ShowEvent(ctx, id)
+		if errors.Is(err, store.ErrNotFound) {
+			return fmt.Errorf("event %s not found", id)
+		}
+		if err != nil {
+			return err
+		}
+		return show(id, record)
+	})
 }
 
 func printEvent(out io.Writer, format string, id event.ID, r *store.EventRecord) error {
