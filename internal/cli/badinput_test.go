@@ -59,6 +59,10 @@ const goodConfig = `{"version": 1, "endpoints": [{
 }]}
 `
 
+// noServer is a kubeconfig for a cluster that is not there.
+const noServer = `{"apiVersion": "v1", "kind": "Config", "current-context": "a", "contexts": [{"name": "a", "context": {"cluster": "a", "user": "a"}}],
+	"clusters": [{"name": "a", "cluster": {"server": "http://127.0.0.1:1"}}], "users": [{"name": "a", "user": {"token": "geheim"}}]}`
+
 // badFiles writes what the cases name into a folder.
 func badFiles(t *testing.T) string {
 	t.Helper()
@@ -120,6 +124,7 @@ func badFiles(t *testing.T) string {
 		"url-good":               unreachable + "\n",
 		"kubeconfig":             "apiVersion: v1\nkind: Config\n",
 		"not-kubeconfig":         "geheim: [",
+		"no-server":              noServer,
 	} {
 		if err := os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o755); err != nil {
 			t.Fatal(err)
@@ -257,6 +262,50 @@ func TestBadInput(t *testing.T) {
 		{args: "replay -f replay.yaml --database-url " + unreachable, want: "checking the schema: " + refusal},
 		{args: "replay -f replay.yaml --database-url " + empty, want: `database unavailable: the schema is missing: run "ackrail migrate"`},
 		{args: "replay -f replay.yaml --database-url " + ready, want: "EventReplay payments/after-fix: spec.endpointRef.name: endpoint payments/github: the database knows no such endpoint: correct the name, or metadata.namespace"},
+
+		{args: "events explain", want: "want one EVENT-ID, as ackrail events list prints it, have 0"},
+		{args: "events explain one", want: `event id "one": want a UUID, as ackrail events list prints it`},
+		{args: "events explain " + unknown + " -o body", want: `--output: must be one of text, json, yaml, is "body"`},
+		{args: "events explain " + unknown, want: noDatabase},
+		{args: "events explain " + unknown + " --database-url " + ready, want: "event " + unknown + " not found"},
+
+		{args: "replay frob", want: `unexpected argument "frob": ackrail replay takes flags only, a file goes after a flag of its own`},
+		{args: "replay create --endpoint github --all", want: "want one NAME for the EventReplay, have 0"},
+		{args: "replay create a b --endpoint github --all", want: "want one NAME for the EventReplay, have 2"},
+		{args: "replay create a --all", want: `required flag(s) "endpoint" not set`},
+		{args: "replay create a --endpoint github --all -f replay.yaml", want: "unknown shorthand flag: 'f' in -f"},
+		{args: "replay create a --endpoint github", want: "nothing is selected: set --all, or at least one of --destination, --type, --event-id, --received-after, --received-before"},
+		{args: "replay create a --endpoint github --state done", want: "nothing is selected: set --all, or at least one of --destination, --type, --event-id, --received-after, --received-before"},
+		{args: "replay create a --endpoint github --all --type push", want: "--all: cannot stand beside --type: remove one of them"},
+		{args: "replay create a --endpoint github --type push --destination ", want: "--destination: is empty: give it a value, or leave it out"},
+		{args: "replay create a --endpoint github --type push --received-before ", want: "--received-before: is empty: give it a value, or leave it out"},
+		{args: "replay create A --endpoint github --all", want: "NAME: a lowercase RFC 1123 subdomain must consist of …"},
+		{args: "replay create a --endpoint GitHub --all", want: "--endpoint: must be the name of a WebhookEndpoint: lower-case letters, digits, '-' and '.', with a letter or digit at each end"},
+		{args: "replay create a --endpoint github --all -n A_", want: "--namespace: a lowercase RFC 1123 label must consist of …"},
+		{args: "replay create a --endpoint github --all --state asleep", want: `--state "asleep": unknown value "Asleep": supported values: "Dead", "Done"`},
+		{args: "replay create a --endpoint github --destination a,B", want: `--destination "B": must be the name of a destination: lower-case letters, digits and '-', with a letter or digit at each end`},
+		{args: "replay create a --endpoint github --destination a,a", want: `--destination "a": stands twice in the list: remove one of the two`},
+		{args: "replay create a --endpoint github --event-id one", want: `--event-id "one": must be an event's ID, a UUID such as 019a2d4e-7c31-7b52-9a0f-3f1c5d7e9b24: take it from the answer to the webhook, or from ackrail events list`},
+		{args: "replay create a --endpoint github --received-after yesterday", want: `--received-after: want a time such as 2026-01-31T12:00:00Z, or how long ago, such as 2h, is "yesterday"`},
+		{args: "replay create a --endpoint github --received-before -2h", want: `--received-before: want a time such as 2026-01-31T12:00:00Z, or how long ago, such as 2h, is "-2h"`},
+		{args: "replay create a --endpoint github --received-after 1h --received-before 2h", want: "--received-before: must be later than receivedAfter, else no event lies between them: exchange or correct the two times"},
+		{args: "replay create a --endpoint github --all --limit 0", want: "--limit: must be at least 1, is 0"},
+		{args: "replay create a --endpoint github --all --max-per-second 0", want: "--max-per-second: must be at least 1, is 0"},
+		{args: "replay create a --endpoint github --all --max-per-second 10001", want: "--max-per-second: should be less than or equal to 10000"},
+		{args: "replay create a --endpoint github --all --ttl 1500ms", want: "--ttl: must be whole seconds, is 1.5s"},
+		{args: "replay create a --endpoint github --all --ttl 999999h", want: "--ttl: should be less than or equal to 31536000"},
+		{args: "replay create a --endpoint github --all --dry-run=yes", want: `--dry-run: must be none, client or server, is "yes"`},
+		{args: "replay create a --endpoint github --all --dry-run=server --wait", want: "--wait: has no use with --dry-run"},
+		{args: "replay create a --endpoint github --all --suspend --wait", want: "--wait: has no use with --suspend: a replay does not end while it is suspended"},
+		{args: "replay create a --endpoint github --all --wait --timeout 0s", want: "--timeout: must be greater than 0, is 0s"},
+		{args: "replay create a --endpoint github --all -o table", want: `--output: must be one of text, yaml, json, name, is "table"`},
+		{args: "replay create a --endpoint github --all --kubeconfig missing", want: "--kubeconfig: stat missing: no such file or directory"},
+		{args: "replay create a --endpoint github --all --kubeconfig kubeconfig", want: "--kubeconfig: has no cluster in it"},
+		{args: "replay create a --endpoint github --all --kubeconfig not-kubeconfig", want: "--kubeconfig: …"},
+		{args: "replay create a --endpoint github --all --kubeconfig kubeconfig --context b", want: `--context: the kubeconfig has no context "b"`},
+		{args: "replay create a --endpoint github --all --kubeconfig no-server", want: `creating the EventReplay: Post "http://127.0.0.1:1/apis/ackrail.io/v1alpha1/namespaces/default/eventreplays?fieldValidation=Strict&timeout=30s": dial tcp 127.0.0.1:1: connect: connection refused`},
+		{args: "replay create a --endpoint github --all", env: "KUBECONFIG=missing", want: "no cluster: set --kubeconfig or $KUBECONFIG"},
+		{args: "replay create a --endpoint github --all", env: "KUBECONFIG=not-kubeconfig", want: "finding the cluster: …"},
 
 		{args: "migrate", want: noPodsDatabase},
 		{args: "migrate --database-url-file url-malformed", want: "--database-url-file: secret file url-malformed: " + malformedURL},

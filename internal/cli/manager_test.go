@@ -205,6 +205,7 @@ func TestManager(t *testing.T) {
 		"no API server":      (*cluster).noAPIServer,
 		"rights are missing": (*cluster).withoutRights,
 		"secrets":            (*cluster).secretsAreNotWatched,
+		"replay create":      (*cluster).replayCreate,
 		"database":           (*cluster).database,
 	} {
 		t.Run(name, func(t *testing.T) { test(c.in(t)) })
@@ -252,6 +253,10 @@ func (c *cluster) withoutCRDs() {
 	}
 	f := runCommand(c.t, "", "manager", "--image", "ackrail:test", "--kubeconfig", c.kubeconfig, "--leader-elect=false",
 		"--health-probe-bind-address", "0", "--metrics-bind-address", "0", "--log-level", "error")
+	if f := runCommand(c.t, "", "replay", "create", "a", "--endpoint", "github", "--all", "--kubeconfig", c.kubeconfig); f.code != 1 ||
+		f.stderr != "Error: the cluster does not know EventReplays: install Ackrail there first, or choose another --context\n" {
+		c.t.Errorf("replay create ended with code %d and said %s", f.code, f.stderr)
+	}
 	const want = ` in version "ackrail.io/v1alpha1": install the CRDs of config/crd first` + "\n"
 	if f.code != 1 || !strings.HasPrefix(f.stderr, "Error: ") || !strings.HasSuffix(f.stderr, want) || strings.Count(f.stderr, "\n") != 1 {
 		c.t.Errorf("it ended with code %d and said %s", f.code, f.stderr)

@@ -40,9 +40,12 @@ With spec.mode DryRun it is counted what would be replayed, and nothing is
 changed. With spec.maxPerSecond the command runs for as long as starting all
 runs takes; without, they are all in the queue at once, while in a cluster they
 follow the workers. spec.suspend is refused, and ttlSecondsAfterFinished means
-nothing here: there is no object to delete.`,
+nothing here: there is no object to delete.
+
+In a cluster, replays are objects: ackrail replay create makes one.`,
 		Example: `  ackrail replay -f after-fix.yaml
-  ackrail replay -f after-fix.yaml --wait`,
+  ackrail replay -f after-fix.yaml --wait
+  ackrail replay create after-fix --endpoint github --all --wait`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
 	}
@@ -53,6 +56,7 @@ nothing here: there is no object to delete.`,
 	flags.BoolVar(&f.wait, "wait", false, "wait until every run has ended")
 	flags.DurationVar(&f.timeout, "timeout", 5*time.Minute, "how long to wait with --wait")
 	_ = cmd.MarkFlagRequired("filename")
+	cmd.AddCommand(newReplayCreate())
 	return cmd
 }
 
