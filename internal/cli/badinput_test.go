@@ -269,6 +269,14 @@ func TestBadInput(t *testing.T) {
 		{args: "events explain " + unknown, want: noDatabase},
 		{args: "events explain " + unknown + " --database-url " + ready, want: "event " + unknown + " not found"},
 
+		{args: "events export all", want: `unexpected argument "all": ackrail events export takes flags only, a file goes after a flag of its own`},
+		{args: "events export --endpoint a/b/c", want: `--endpoint: endpoint "a/b/c": want NAME or NAMESPACE/NAME`},
+		{args: "events export --reason Weather", want: `--reason: unknown reason "Weather": use one of PermanentStatus, AttemptsExhausted, OutcomeUnknown, PayloadMissing`},
+		{args: "events export --limit 0", want: "--limit: must be at least 1, is 0"},
+		{args: "events export", want: noDatabase},
+		{args: "events export --database-url " + unreachable, want: "checking the schema: " + refusal},
+		{args: "events export --database-url " + empty, want: `database unavailable: the schema is missing: run "ackrail migrate"`},
+
 		{args: "replay frob", want: `unexpected argument "frob": ackrail replay takes flags only, a file goes after a flag of its own`},
 		{args: "replay create --endpoint github --all", want: "want one NAME for the EventReplay, have 0"},
 		{args: "replay create a b --endpoint github --all", want: "want one NAME for the EventReplay, have 2"},

@@ -26,7 +26,7 @@ func newEvents() *cobra.Command {
 		Use:     "events",
 		Aliases: []string{"event"},
 		Short:   "Look at events and what became of them",
-	}, newEventsList(), newEventsShow(), newEventsExplain())
+	}, newEventsList(), newEventsShow(), newEventsExplain(), newEventsExport())
 }
 
 // listFlags are the flags of ackrail events list.
@@ -111,8 +111,17 @@ func (f *listFlags) run(cmd *cobra.Command) error {
 	})
 }
 
-// query opens the database for a command that asks it something.
+// query opens the database for a command that asks it one thing.
 func (f *databaseFlag) query(ctx context.Context, do func(context.Context, *store.Store) error) error {
+	return f.open(ctx, func(s *store.Store) error {
+		ctx, cancel := context.WithTimeout(ctx, queryTimeout)
+		defer cancel()
+		return do(ctx, s)
+	})
+}
+
+// open opens the database for a command that reads from it.
+func (f *databaseFlag) open(ctx context.Context, do func(*store.Store) error) error {
 	url, err := f.required()
 	if err != nil {
 		return err
@@ -125,9 +134,7 @@ func (f *databaseFlag) query(ctx context.Context, do func(context.Context, *stor
 	if err := ping(ctx, s); err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
-	defer cancel()
-	return do(ctx, s)
+	return do(s)
 }
 
 // ping tells early whether a database can be used.

@@ -38,6 +38,7 @@ var (
 	sqlFinishReplay      = statement("finish_replay")
 	sqlReplayStatus      = statement("replay_status")
 	sqlListDeliveries    = statement("list_deliveries")
+	sqlDeadLetters       = statement("dead_letters")
 	sqlShowEvent         = statement("show_event")
 	sqlShowDeliveries    = statement("show_deliveries")
 	sqlShowAttempts      = statement("show_attempts")
