@@ -221,8 +221,9 @@ type replaySpecFlags struct {
 	endpoint                      string
 	all                           bool
 	destinations, types, eventIDs []string
-	states                        []string
+	reasons, lastStatuses, states []string
 	receivedAfter, receivedBefore string
+	diedAfter, diedBefore         string
 	limit                         int64
 	maxPerSecond                  int32
 	suspend                       bool
@@ -231,7 +232,7 @@ type replaySpecFlags struct {
 
 // criteria are the flags that select, at least one of which must be set unless
 // --all is.
-var criteria = []string{"destination", "type", "event-id", "received-after", "received-before"}
+var criteria = []string{"destination", "type", "event-id", "reason", "last-status", "received-after", "received-before", "died-after", "died-before"}
 
 func (f *replaySpecFlags) register(cmd *cobra.Command) {
 	flags := cmd.Flags()
@@ -240,9 +241,13 @@ func (f *replaySpecFlags) register(cmd *cobra.Command) {
 	flags.StringSliceVar(&f.destinations, "destination", nil, "only deliveries to these destinations")
 	flags.StringSliceVar(&f.types, "type", nil, "only events of these types")
 	flags.StringSliceVar(&f.eventIDs, "event-id", nil, "only these events")
-	flags.StringSliceVar(&f.states, "state", nil, "deliveries in these states: dead, done (default: dead)")
+	flags.StringSliceVar(&f.reasons, "reason", nil, "only what is dead for these reasons: "+strings.Join(reasonNames, ", "))
+	flags.StringSliceVar(&f.lastStatuses, "last-status", nil, "only what was answered so in the end: 503, or a class such as 5xx")
+	flags.StringSliceVar(&f.states, "state", nil, "deliveries in these states: dead, done, missing (default: dead)")
 	flags.StringVar(&f.receivedAfter, "received-after", "", "only events received at this `time` or later: 2026-01-31T12:00:00Z, or how long ago, such as 2h")
 	flags.StringVar(&f.receivedBefore, "received-before", "", "only events received before this `time`, in the same way")
+	flags.StringVar(&f.diedAfter, "died-after", "", "only what died at this `time` or later, in the same way")
+	flags.StringVar(&f.diedBefore, "died-before", "", "only what died before this `time`, in the same way")
 	flags.Int64Var(&f.limit, "limit", 0, "replay at most so many, the oldest events first (default: no limit)")
 	flags.Int32Var(&f.maxPerSecond, "max-per-second", 0, "start at most so many runs per second (default: as the workers keep up)")
 	flags.BoolVar(&f.suspend, "suspend", false, "plan only; runs are started once spec.suspend is false")
@@ -272,21 +277,19 @@ func (f *replaySpecFlags) build(cmd *cobra.Command, now time.Time) (*v1alpha1.Ev
 	case f.ttl%time.Second != 0 || f.ttl < 0:
 		return nil, fmt.Errorf("--ttl: must be whole seconds, is %s", f.ttl)
 	}
-	after, err := pointInTime("received-after", f.receivedAfter, now)
-	if err != nil {
-		return nil, err
-	}
-	before, err := pointInTime("received-before", f.receivedBefore, now)
-	if err != nil {
-		return nil, err
-	}
 	r := &v1alpha1.EventReplay{Spec: v1alpha1.EventReplaySpec{
 		EndpointRef: v1alpha1.EndpointRef{Name: f.endpoint},
 		Selector: v1alpha1.ReplaySelector{
-			Destinations: f.destinations, Types: f.types, EventIDs: f.eventIDs, ReceivedAfter: after, ReceivedBefore: before,
+			Destinations: f.destinations, Types: f.types, EventIDs: f.eventIDs, LastStatuses: f.lastStatuses,
 		},
 		Limit: f.limit, MaxPerSecond: f.maxPerSecond, Suspend: f.suspend,
 	}}
+	if err := f.setTimes(&r.Spec.Selector, now); err != nil {
+		return nil, err
+	}
+	for _, reason := range f.reasons {
+		r.Spec.Selector.Reasons = append(r.Spec.Selector.Reasons, v1alpha1.DeadReason(reason))
+	}
 	if f.all {
 		r.Spec.Selector.Match = v1alpha1.ReplayMatchAll
 	}
@@ -301,12 +304,34 @@ func (f *replaySpecFlags) build(cmd *cobra.Command, now time.Time) (*v1alpha1.Ev
 	return r, nil
 }
 
+// setTimes reads the flags that are times.
+func (f *replaySpecFlags) setTimes(x *v1alpha1.ReplaySelector, now time.Time) (err error) {
+	for _, t := range []struct {
+		flag, text string
+		into       **metav1.Time
+	}{
+		{"received-after", f.receivedAfter, &x.ReceivedAfter},
+		{"received-before", f.receivedBefore, &x.ReceivedBefore},
+		{"died-after", f.diedAfter, &x.DiedAfter},
+		{"died-before", f.diedBefore, &x.DiedBefore},
+	} {
+		if *t.into, err = pointInTime(t.flag, t.text, now); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 func (f *replaySpecFlags) isEmpty(criterion string) bool {
 	switch criterion {
 	case "received-after":
 		return f.receivedAfter == ""
 	case "received-before":
 		return f.receivedBefore == ""
+	case "died-after":
+		return f.diedAfter == ""
+	case "died-before":
+		return f.diedBefore == ""
 	}
 	return len(f.valuesOf("--"+criterion)) == 0
 }
@@ -344,6 +369,10 @@ var flagOf = map[string]string{
 	"spec.selector.destinations":   "--destination",
 	"spec.selector.types":          "--type",
 	"spec.selector.eventIDs":       "--event-id",
+	"spec.selector.reasons":        "--reason",
+	"spec.selector.lastStatuses":   "--last-status",
+	"spec.selector.diedAfter":      "--died-after",
+	"spec.selector.diedBefore":     "--died-before",
 	"spec.selector.receivedAfter":  "--received-after",
 	"spec.selector.receivedBefore": "--received-before",
 	"spec.limit":                   "--limit",
@@ -383,6 +412,10 @@ func (f *replaySpecFlags) valuesOf(flag string) []string {
 		return f.types
 	case "--event-id":
 		return f.eventIDs
+	case "--reason":
+		return f.reasons
+	case "--last-status":
+		return f.lastStatuses
 	}
 	return nil
 }

@@ -181,10 +181,24 @@ func describePlan(out io.Writer, r *v1alpha1.EventReplay, counted *v1alpha1.Even
 	say(out, "Types:          %s", orAll(x.Types))
 	say(out, "Events:         %s", orAll(x.EventIDs))
 	say(out, "Received:       %s", window(x.ReceivedAfter, x.ReceivedBefore))
+	reasons := make([]string, len(x.Reasons))
+	for i, reason := range x.Reasons {
+		reasons[i] = string(reason)
+	}
+	say(out, "Died:           %s", window(x.DiedAfter, x.DiedBefore))
+	say(out, "Reasons:        %s", orAll(reasons))
+	say(out, "Last status:    %s", orAll(x.LastStatuses))
 	say(out, "Would replay:   %s", would)
 	if rate := int64(r.Spec.MaxPerSecond); rate > 0 && counted.Matched > rate {
 		atLeast := time.Duration((counted.Matched-1)/rate) * time.Second
 		say(out, "Takes:          at least %s, at %d per second", atLeast, rate)
+	}
+	for i, id := range counted.SampleEventIDs {
+		label := "Such as event:  "
+		if i > 0 {
+			label = "                "
+		}
+		say(out, "%s%s", label, id)
 	}
 	say(out, "\nNothing was changed. Without --dry-run, it is created.")
 }
