@@ -257,16 +257,17 @@ type ReplaySelector struct {
 type SkipReason string
 
 const (
-	// SkipReasonAlreadyPending: another run of it had not ended.
+	// SkipReasonAlreadyPending counts those of which another run had not
+	// ended.
 	SkipReasonAlreadyPending SkipReason = "AlreadyPending"
-	// SkipReasonPayloadPurged: the event was dropped at the end of its
-	// retention.
+	// SkipReasonPayloadPurged counts those whose event was dropped at the end
+	// of its retention.
 	SkipReasonPayloadPurged SkipReason = "PayloadPurged"
-	// SkipReasonPurged: the record of the delivery was dropped at the end of
-	// its retention.
+	// SkipReasonPurged counts those whose own record was dropped at the end
+	// of its retention.
 	SkipReasonPurged SkipReason = "Purged"
-	// SkipReasonTakenByAnotherReplay: another replay has taken it up, and its
-	// run has ended.
+	// SkipReasonTakenByAnotherReplay counts those that another replay had
+	// taken up, in a run that had ended.
 	SkipReasonTakenByAnotherReplay SkipReason = "TakenByAnotherReplay"
 )
 
