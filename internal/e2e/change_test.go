@@ -26,7 +26,7 @@ func changing() {
 			By(text)
 			kubectl(ctx, "patch", "whe", "-n", p.ns, p.name, "--type="+kind, "-p", text)
 			p.waitReady(ctx)
-			p.waitReplaced(ctx)
+			p.waitRolledOut(ctx)
 			l.progress(ctx, 40)
 		}
 		patch("merge", `{"spec":{"ingress":{"replicas":3},"worker":{"replicas":2}}}`)
@@ -86,7 +86,7 @@ func upgraded() {
 			}
 		}).WithTimeout(2 * time.Minute).Should(Succeed())
 		p.waitReady(ctx)
-		p.waitReplaced(ctx)
+		p.waitRolledOut(ctx)
 		l.progress(ctx, 40)
 		accepted, failures := l.end()
 		Expect(failures).To(BeEmpty())

@@ -95,7 +95,8 @@ func (p *pipeline) service(ctx SpecContext) *corev1.Service {
 	return &list.Items[0]
 }
 
-// reportMemory tells the resident memory of pods that run on this machine.
+// reportMemory tells the resident memory of pods that run on this machine: all
+// of it, with the program's file, which pods share, and their own.
 func reportMemory(component string, pods []corev1.Pod) {
 	GinkgoHelper()
 	for _, pod := range pods {
@@ -103,9 +104,15 @@ func reportMemory(component string, pods []corev1.Pod) {
 		for _, pid := range processesOf(id) {
 			status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 			Expect(err).NotTo(HaveOccurred())
-			_, rest, _ := strings.Cut(string(status), "VmRSS:")
-			line, _, _ := strings.Cut(rest, "\n")
-			AddReportEntry("Idle "+component+", resident memory", strings.TrimSpace(line))
+			all, own := lineOf(string(status), "VmRSS:"), lineOf(string(status), "RssAnon:")
+			AddReportEntry("Resident memory of an idle "+component, fmt.Sprintf("%s, its own %s", all, own))
 		}
 	}
+}
+
+// lineOf returns the rest of the line that a label begins.
+func lineOf(text, label string) string {
+	_, rest, _ := strings.Cut(text, label)
+	line, _, _ := strings.Cut(rest, "\n")
+	return strings.TrimSpace(line)
 }

@@ -119,9 +119,13 @@ func (p *pipeline) pods(ctx context.Context, component string) []corev1.Pod {
 	return podsOf(ctx, p.ns, p.selector(component))
 }
 
-// waitReplaced waits until no pod of the endpoint is on its way out.
-func (p *pipeline) waitReplaced(ctx context.Context) {
+// waitRolledOut waits until all pods of the endpoint are there, of which Ready
+// lets one be missing, and none is on its way out.
+func (p *pipeline) waitRolledOut(ctx context.Context) {
 	GinkgoHelper()
+	for _, component := range []string{"ingress", "worker"} {
+		kubectl(ctx, "rollout", "status", "-n", p.ns, "deployment/"+p.deployment(ctx, component).Name, "--timeout=60s")
+	}
 	Eventually(ctx, func(g Gomega) {
 		list, err := api.CoreV1().Pods(p.ns).List(ctx, metav1.ListOptions{LabelSelector: "app.kubernetes.io/instance=" + p.name})
 		g.Expect(err).NotTo(HaveOccurred())

@@ -47,7 +47,7 @@ var (
 
 func TestE2E(t *testing.T) {
 	RegisterFailHandler(Fail)
-	format.MaxLength = 20_000
+	format.MaxLength = 4_000
 	RunSpecs(t, "End to end")
 }
 
