@@ -10,7 +10,7 @@ ARG TARGETOS
 ARG TARGETARCH
 ARG VERSION=dev
 RUN CGO_ENABLED=0 GOOS=${TARGETOS} GOARCH=${TARGETARCH} go build -trimpath -buildvcs=false \
-    -ldflags "-X github.com/ackrail/ackrail/internal/cli.version=${VERSION}" -o /out/ackrail .
+    -ldflags "-s -w -X github.com/ackrail/ackrail/internal/cli.version=${VERSION}" -o /out/ackrail .
 
 # Certificate authorities and a user database, no shell.
 FROM gcr.io/distroless/static-debian12:nonroot

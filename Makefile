@@ -31,7 +31,7 @@ help: ## Show this help.
 
 .PHONY: build
 build: go ## Build bin/ackrail, a static binary.
-	CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags '-X github.com/ackrail/ackrail/internal/cli.version=$(VERSION)' -o bin/ackrail .
+	CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags '-s -w -X github.com/ackrail/ackrail/internal/cli.version=$(VERSION)' -o bin/ackrail .
 
 .PHONY: test
 test: go ## Run all tests, with the race detector and real servers.
@@ -68,8 +68,9 @@ cluster-status: go ## Tell how the cluster is.
 	@hack/cluster/status
 
 .PHONY: cluster-down
-cluster-down: go ## Remove the cluster and all that it made.
+cluster-down: go ## Remove the cluster, all that it made, and its pods' database.
 	@hack/cluster/down
+	@hack/postgres/down --data
 
 ##@ Image
 

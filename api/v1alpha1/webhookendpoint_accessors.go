@@ -36,7 +36,7 @@ func (s *Source) TypeHeader() string {
 // nothing. They cannot stand in the schema, where a given map replaces the
 // whole default.
 var (
-	defaultRequests = ResourceList{corev1.ResourceCPU: resource.MustParse("50m"), corev1.ResourceMemory: resource.MustParse("32Mi")}
+	defaultRequests = ResourceList{corev1.ResourceCPU: resource.MustParse("50m"), corev1.ResourceMemory: resource.MustParse("64Mi")}
 	defaultLimits   = ResourceList{corev1.ResourceMemory: resource.MustParse("256Mi")}
 )
 

@@ -53,7 +53,7 @@ func TestRequirements(t *testing.T) {
 		in               Resources
 		requests, limits ResourceList
 	}{
-		{"nothing", Resources{}, list("cpu", "50m", "memory", "32Mi"), list("memory", "256Mi")},
+		{"nothing", Resources{}, list("cpu", "50m", "memory", "64Mi"), list("memory", "256Mi")},
 		{
 			"everything",
 			Resources{Requests: list("cpu", "1", "memory", "1Gi", "ephemeral-storage", "1Mi"), Limits: list("cpu", "2", "memory", "2Gi")},

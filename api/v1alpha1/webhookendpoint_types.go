@@ -385,7 +385,7 @@ type Ingress struct {
 	Replicas int32 `json:"replicas,omitempty"`
 
 	// Resources of each pod. What is not given has these defaults: requests
-	// of 50m cpu and 32Mi memory, a limit of 256Mi memory; a default request
+	// of 50m cpu and 64Mi memory, a limit of 256Mi memory; a default request
 	// gives way to a lower limit, and a default limit to a higher request.
 	// +optional
 	Resources Resources `json:"resources,omitzero"`
@@ -401,7 +401,7 @@ type Worker struct {
 	Replicas int32 `json:"replicas,omitempty"`
 
 	// Resources of each pod. What is not given has these defaults: requests
-	// of 50m cpu and 32Mi memory, a limit of 256Mi memory; a default request
+	// of 50m cpu and 64Mi memory, a limit of 256Mi memory; a default request
 	// gives way to a lower limit, and a default limit to a higher request.
 	// +optional
 	Resources Resources `json:"resources,omitzero"`

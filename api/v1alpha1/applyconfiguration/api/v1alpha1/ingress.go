@@ -13,7 +13,7 @@ type IngressApplyConfiguration struct {
 	// Replicas is the number of pods. 1 to 100. Default: 2.
 	Replicas *int32 `json:"replicas,omitempty"`
 	// Resources of each pod. What is not given has these defaults: requests
-	// of 50m cpu and 32Mi memory, a limit of 256Mi memory; a default request
+	// of 50m cpu and 64Mi memory, a limit of 256Mi memory; a default request
 	// gives way to a lower limit, and a default limit to a higher request.
 	Resources *ResourcesApplyConfiguration `json:"resources,omitempty"`
 }
