@@ -36,6 +36,7 @@ build: go ## Build bin/ackrail, a static binary.
 .PHONY: test
 test: go ## Run all tests, with the race detector and real servers.
 	@hack/install-deps postgres pgbouncer gcc
+	@hack/cluster/assets >/dev/null
 	@echo "Building and running the tests, package by package"
 	go test -race -timeout 30m ./...
 	go test -C hack/image ./...
