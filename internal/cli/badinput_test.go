@@ -353,19 +353,24 @@ func TestBadInput(t *testing.T) {
 	for _, file := range []string{"missing.yaml", "unknown-field.yaml", "no-secret.yaml", "no-key.yaml", "empty-secret.yaml", "undecodable.yaml", "lease.yaml"} {
 		cases = append(cases, badInput{args: "send --endpoint payments/github --body body.json -f " + file, want: manifestFaults[file]})
 	}
-	for _, role := range []string{"ingress", "worker"} {
+	for role, ports := range map[string]string{
+		"ingress": "--ops-listen 127.0.0.1:0 --listen 127.0.0.1:0",
+		"worker":  "--ops-listen 127.0.0.1:0",
+	} {
 		running := role + " --database-url " + ready + " --config "
+		// These listen before they look at the database's URL.
+		listening := role + " --config good.json " + ports
 		cases = append(cases,
 			badInput{args: role, want: `required flag(s) "config" not set`},
 			badInput{args: role + " --config good.json", want: noPodsDatabase},
-			badInput{args: role + " --config good.json --database-url-file missing", want: "--database-url-file: secret file missing: statat missing: no such file or directory"},
-			badInput{args: role + " --config good.json --database-url-file no-folder", want: "--database-url-file: secret file no-folder: is not a regular file"},
-			badInput{args: role + " --config good.json --database-url-file url-empty", want: "--database-url-file: secret file url-empty: is empty"},
-			badInput{args: role + " --config good.json --database-url-file url-oversized", want: "--database-url-file: secret file url-oversized: is larger than 65536 bytes"},
-			badInput{args: role + " --config good.json --database-url-file url-malformed", want: "--database-url-file: secret file url-malformed: " + malformedURL},
+			badInput{args: listening + " --database-url-file missing", want: "--database-url-file: secret file missing: statat missing: no such file or directory"},
+			badInput{args: listening + " --database-url-file no-folder", want: "--database-url-file: secret file no-folder: is not a regular file"},
+			badInput{args: listening + " --database-url-file url-empty", want: "--database-url-file: secret file url-empty: is empty"},
+			badInput{args: listening + " --database-url-file url-oversized", want: "--database-url-file: secret file url-oversized: is larger than 65536 bytes"},
+			badInput{args: listening + " --database-url-file url-malformed", want: "--database-url-file: secret file url-malformed: " + malformedURL},
 			badInput{args: role + " --config good.json --database-url-file url-good --database-url " + ready, want: "--database-url-file and --database-url are both set: choose one"},
 			badInput{args: role + " --config good.json --database-url-file url-good", env: databaseEnv + "=" + ready, want: "--database-url-file and $ACKRAIL_DATABASE_URL are both set: choose one"},
-			badInput{args: role + " --config good.json --database-url " + malformed, want: malformedURL},
+			badInput{args: listening + " --database-url " + malformed, want: malformedURL},
 			badInput{args: running + "missing.json", want: "--config: reading the pipeline configuration: open missing.json: no such file or directory"},
 			badInput{args: running + "empty.json", want: "--config: pipeline configuration empty.json: is empty: want a JSON document"},
 			badInput{args: running + "not-json.json", want: "--config: pipeline configuration not-json.json: …"},
