@@ -13,6 +13,7 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/ackrail/ackrail/internal/event"
 	"github.com/ackrail/ackrail/internal/store"
@@ -29,17 +30,45 @@ func newEvents() *cobra.Command {
 	}, newEventsList(), newEventsShow(), newEventsExplain(), newEventsExport())
 }
 
-// listFlags are the flags of ackrail events list.
-type listFlags struct {
-	database      databaseFlag
-	output        outputFlag
+// selectionFlags select events, or what became of them.
+type selectionFlags struct {
 	namespace     string
 	allNamespaces bool
 	endpoint      string
 	destination   string
-	states        []string
 	types         []string
-	limit         int
+}
+
+func (f *selectionFlags) register(flags *pflag.FlagSet) {
+	flags.StringVarP(&f.namespace, "namespace", "n", "default", "namespace to look in")
+	flags.BoolVarP(&f.allNamespaces, "all-namespaces", "A", false, "look in all namespaces")
+	flags.StringVar(&f.endpoint, "endpoint", "", "only this endpoint: NAME or NAMESPACE/NAME")
+	flags.StringVar(&f.destination, "destination", "", "only this destination")
+	flags.StringSliceVar(&f.types, "type", nil, "only these event types")
+}
+
+// place returns the namespace and the endpoint to look in, "" for any.
+func (f *selectionFlags) place() (namespace, endpoint string, err error) {
+	if f.endpoint != "" {
+		ref, err := event.ParseEndpointRef(f.endpoint, f.namespace)
+		if err != nil {
+			return "", "", fmt.Errorf("--endpoint: %w", err)
+		}
+		return ref.Namespace, ref.Name, nil
+	}
+	if f.allNamespaces {
+		return "", "", nil
+	}
+	return f.namespace, "", nil
+}
+
+// listFlags are the flags of ackrail events list.
+type listFlags struct {
+	database  databaseFlag
+	output    outputFlag
+	selection selectionFlags
+	states    []string
+	limit     int
 }
 
 func newEventsList() *cobra.Command {
@@ -58,12 +87,8 @@ ackrail events show has the attempts.`,
 	f.database.register(cmd)
 	f.output.register(cmd, "table", "wide", "json", "yaml")
 	flags := cmd.Flags()
-	flags.StringVarP(&f.namespace, "namespace", "n", "default", "namespace to look in")
-	flags.BoolVarP(&f.allNamespaces, "all-namespaces", "A", false, "look in all namespaces")
-	flags.StringVar(&f.endpoint, "endpoint", "", "only this endpoint: NAME or NAMESPACE/NAME")
-	flags.StringVar(&f.destination, "destination", "", "only this destination")
+	f.selection.register(flags)
 	flags.StringSliceVar(&f.states, "state", nil, "only these states: "+strings.Join(stateNames, ", "))
-	flags.StringSliceVar(&f.types, "type", nil, "only these event types")
 	flags.IntVar(&f.limit, "limit", 50, "list at most so many")
 	return cmd
 }
@@ -73,16 +98,11 @@ var stateNames = []string{
 }
 
 func (f *listFlags) filter() (store.Filter, error) {
-	filter := store.Filter{Namespace: f.namespace, Destination: f.destination, Types: f.types, Limit: f.limit}
-	if f.allNamespaces {
-		filter.Namespace = ""
-	}
-	if f.endpoint != "" {
-		ref, err := event.ParseEndpointRef(f.endpoint, f.namespace)
-		if err != nil {
-			return filter, fmt.Errorf("--endpoint: %w", err)
-		}
-		filter.Namespace, filter.Endpoint = ref.Namespace, ref.Name
+	x := &f.selection
+	filter := store.Filter{Destination: x.destination, Types: x.types, Limit: f.limit}
+	var err error
+	if filter.Namespace, filter.Endpoint, err = x.place(); err != nil {
+		return filter, err
 	}
 	for _, s := range f.states {
 		state := event.State(strings.ToLower(s))

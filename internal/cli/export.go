@@ -26,14 +26,10 @@ const (
 
 // exportFlags are the flags of ackrail events export.
 type exportFlags struct {
-	database      databaseFlag
-	namespace     string
-	allNamespaces bool
-	endpoint      string
-	destination   string
-	types         []string
-	reasons       []string
-	limit         int
+	database  databaseFlag
+	selection selectionFlags
+	reasons   []string
+	limit     int
 }
 
 func newEventsExport() *cobra.Command {
@@ -52,11 +48,7 @@ may be missing, or not.`,
 	}
 	f.database.register(cmd)
 	flags := cmd.Flags()
-	flags.StringVarP(&f.namespace, "namespace", "n", "default", "namespace to look in")
-	flags.BoolVarP(&f.allNamespaces, "all-namespaces", "A", false, "look in all namespaces")
-	flags.StringVar(&f.endpoint, "endpoint", "", "only this endpoint: NAME or NAMESPACE/NAME")
-	flags.StringVar(&f.destination, "destination", "", "only this destination")
-	flags.StringSliceVar(&f.types, "type", nil, "only these event types")
+	f.selection.register(flags)
 	flags.StringSliceVar(&f.reasons, "reason", nil, "only these reasons: "+strings.Join(reasonNames, ", "))
 	flags.IntVar(&f.limit, "limit", 0, "write at most so many (default: all)")
 	return cmd
@@ -67,16 +59,11 @@ var reasonNames = []string{
 }
 
 func (f *exportFlags) filter(cmd *cobra.Command) (store.DeadLetterFilter, error) {
-	filter := store.DeadLetterFilter{Namespace: f.namespace, Destination: f.destination, Types: f.types, Bytes: exportBytes}
-	if f.allNamespaces {
-		filter.Namespace = ""
-	}
-	if f.endpoint != "" {
-		ref, err := event.ParseEndpointRef(f.endpoint, f.namespace)
-		if err != nil {
-			return filter, fmt.Errorf("--endpoint: %w", err)
-		}
-		filter.Namespace, filter.Endpoint = ref.Namespace, ref.Name
+	x := &f.selection
+	filter := store.DeadLetterFilter{Destination: x.destination, Types: x.types, Bytes: exportBytes}
+	var err error
+	if filter.Namespace, filter.Endpoint, err = x.place(); err != nil {
+		return filter, err
 	}
 	for _, name := range f.reasons {
 		i := slices.IndexFunc(reasonNames, func(known string) bool { return strings.EqualFold(known, name) })
