@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/ackrail/ackrail/api/v1alpha1"
+	"github.com/ackrail/ackrail/internal/conditions"
 	"github.com/ackrail/ackrail/internal/replay"
 )
 
@@ -67,14 +68,7 @@ func (r *Reconciler) readURL(ctx context.Context, namespace string, ref v1alpha1
 	return url, nil, nil
 }
 
-// longest bounds an error's text in a message.
-const longest = 512
-
 // unavailable is the obstacle of a database that does not do its work now.
 func unavailable(err error) *Obstacle {
-	text := strings.Join(strings.Fields(err.Error()), " ")
-	if len(text) > longest {
-		text = strings.ToValidUTF8(text[:longest], "") + " …"
-	}
-	return &Obstacle{Reason: v1alpha1.ReasonWaiting, Message: "Waiting for the database: " + text}
+	return &Obstacle{Reason: v1alpha1.ReasonWaiting, Message: "Waiting for the database: " + conditions.Text(err)}
 }

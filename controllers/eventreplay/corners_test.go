@@ -88,7 +88,7 @@ var _ = Describe("An EventReplay, when things go wrong,", func() {
 			w.deliver(ctx, event.VerdictDone)
 			return Finished(w.now(ctx, r))
 		}).Should(BeTrue())
-		Expect(conditions(r)).To(ConsistOf("Planned=True Matched: Matched 300 deliveries", "Complete=True Succeeded: 300 runs succeeded"))
+		Expect(conditionLines(r)).To(ConsistOf("Planned=True Matched: Matched 300 deliveries", "Complete=True Succeeded: 300 runs succeeded"))
 		Expect(w.runs(ctx)).To(Equal(map[int]int{1: dead, 2: dead}), "each of them once more, and once only")
 	}
 

@@ -50,7 +50,7 @@ var _ = Describe("An EventReplay", func() {
 		Expect(r.Status.CompletionTime).To(BeNil())
 
 		Expect(complete(ctx, r, event.VerdictDone)).To(ConsistOf(pushes))
-		Expect(conditions(r)).To(Equal([]string{"Planned=True Matched: Matched 300 deliveries", "Complete=True Succeeded: 300 runs succeeded"}))
+		Expect(conditionLines(r)).To(Equal([]string{"Planned=True Matched: Matched 300 deliveries", "Complete=True Succeeded: 300 runs succeeded"}))
 		Expect(status(r)).To(Equal([]int64{300, 300, 300, 0, 0}))
 		Expect(r.Status.Pending).To(BeZero())
 		Expect(r.Status.EstimatedCompletionTime).To(BeNil())
@@ -63,7 +63,7 @@ var _ = Describe("An EventReplay", func() {
 		w.dead(ctx, 3, "push")
 		r := w.replay(ctx, "too-early", nil)
 		complete(ctx, r, event.VerdictDead)
-		Expect(conditions(r)).To(ContainElement("Complete=True CompletedWithFailures: 0 runs succeeded, 3 are dead again"))
+		Expect(conditionLines(r)).To(ContainElement("Complete=True CompletedWithFailures: 0 runs succeeded, 3 are dead again"))
 		Expect(status(r)).To(Equal([]int64{3, 3, 0, 3, 0}))
 		Eventually(w.events).WithArguments(ctx, r).Should(ContainElement("Warning CompletedWithFailures: 0 runs succeeded, 3 are dead again"))
 
@@ -178,7 +178,7 @@ var _ = Describe("An EventReplay", func() {
 
 			w.suspend(ctx, r, false)
 			complete(ctx, r, event.VerdictDone)
-			Expect(conditions(r)).To(Equal([]string{"Planned=True Matched: Matched 5 deliveries", "Complete=True Succeeded: 5 runs succeeded"}))
+			Expect(conditionLines(r)).To(Equal([]string{"Planned=True Matched: Matched 5 deliveries", "Complete=True Succeeded: 5 runs succeeded"}))
 			Eventually(w.events).WithArguments(ctx, r).Should(ConsistOf("Normal Planned: Matched 5 deliveries",
 				"Normal Suspended: spec.suspend is true: no further runs are started", "Normal Resumed: spec.suspend is false: further runs are started",
 				"Normal Complete: 5 runs succeeded"))
@@ -301,7 +301,7 @@ var _ = Describe("An EventReplay", func() {
 
 		w.suspend(ctx, r, true)
 		Eventually(func() int64 { return w.now(ctx, r).Status.ObservedGeneration }).Should(Equal(r.Generation))
-		Expect(conditions(r)).To(Equal([]string{"Planned=True Matched: Matched 1 delivery", "Complete=True Succeeded: 1 run succeeded"}))
+		Expect(conditionLines(r)).To(Equal([]string{"Planned=True Matched: Matched 1 delivery", "Complete=True Succeeded: 1 run succeeded"}))
 	})
 
 	It("is not written while nothing changes", func(ctx SpecContext) {

@@ -35,8 +35,8 @@ func newReplay() *v1alpha1.EventReplay {
 	}
 }
 
-// conditions returns the conditions of a replay, one per line.
-func conditions(r *v1alpha1.EventReplay) []string {
+// conditionLines returns the conditions of a replay, one per line.
+func conditionLines(r *v1alpha1.EventReplay) []string {
 	var lines []string
 	for _, c := range r.Status.Conditions {
 		lines = append(lines, fmt.Sprintf("%s=%s %s: %s", c.Type, c.Status, c.Reason, c.Message))
@@ -149,7 +149,7 @@ func TestStatus(t *testing.T) {
 			}
 			SetStatus(r, tc.seen, lookedAt)
 			setHealth(r, tc.seen, lookedAt)
-			if diff := cmp.Diff(tc.want, conditions(r)); diff != "" {
+			if diff := cmp.Diff(tc.want, conditionLines(r)); diff != "" {
 				t.Errorf("conditions (-want +got):\n%s", diff)
 			}
 			s := &r.Status
@@ -213,7 +213,7 @@ func checkInvariants(errorf func(string, ...any), r *v1alpha1.EventReplay) {
 		"of another generation":                      s.ObservedGeneration > r.Generation,
 	} {
 		if wrong {
-			errorf("%s: %s", what, strings.Join(conditions(r), "; "))
+			errorf("%s: %s", what, strings.Join(conditionLines(r), "; "))
 		}
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
-	"os"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -16,7 +15,6 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
@@ -28,7 +26,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/config"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
-	"sigs.k8s.io/yaml"
 
 	"github.com/ackrail/ackrail/api/v1alpha1"
 	"github.com/ackrail/ackrail/internal/databases"
@@ -65,21 +62,9 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	server, err := apiserver.Start()
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(server.Stop)
-	access, managerAccess = server.Config, rest.CopyConfig(server.Config)
-	managerAccess.Impersonate = rest.ImpersonationConfig{UserName: managerUser}
-
-	admin, err := client.New(access, client.Options{Scheme: scheme})
+	access = server.Config
+	managerAccess, err = server.Grant(ctx, "../../config/rbac/role.yaml", managerUser)
 	Expect(err).NotTo(HaveOccurred())
-	text, err := os.ReadFile("../../config/rbac/role.yaml")
-	Expect(err).NotTo(HaveOccurred())
-	role := &rbacv1.ClusterRole{}
-	Expect(yaml.UnmarshalStrict(text, role)).To(Succeed())
-	Expect(admin.Create(ctx, role)).To(Succeed())
-	Expect(admin.Create(ctx, &rbacv1.ClusterRoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: role.Name},
-		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role.Name},
-		Subjects:   []rbacv1.Subject{{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: managerUser}},
-	})).To(Succeed())
 })
 
 // world is what one spec has for itself: a namespace with an endpoint, its
@@ -230,7 +215,7 @@ func (w *world) now(ctx context.Context, r *v1alpha1.EventReplay) *v1alpha1.Even
 // says matches a replay whose status has the lines among its conditions.
 func (w *world) says(ctx context.Context, r *v1alpha1.EventReplay, lines ...any) {
 	GinkgoHelper()
-	Eventually(func() []string { return conditions(w.now(ctx, r)) }).Should(ContainElements(lines...))
+	Eventually(func() []string { return conditionLines(w.now(ctx, r)) }).Should(ContainElements(lines...))
 	Expect(r.Status.ObservedGeneration).To(Equal(r.Generation))
 }
 

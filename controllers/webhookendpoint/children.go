@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/ackrail/ackrail/api/v1alpha1"
+	"github.com/ackrail/ackrail/internal/conditions"
 	"github.com/ackrail/ackrail/internal/resources"
 	"github.com/ackrail/ackrail/internal/ssa"
 )
@@ -109,9 +110,9 @@ func applyFault(err error) *fault {
 	case errors.As(err, &conflict):
 		return &fault{reason: v1alpha1.ReasonNameConflict, message: conflict.Error(), final: true}
 	case errors.As(err, &build), refused(err):
-		return &fault{reason: v1alpha1.ReasonApplyFailed, message: text(err), final: true}
+		return &fault{reason: v1alpha1.ReasonApplyFailed, message: conditions.Text(err), final: true}
 	}
-	return &fault{reason: v1alpha1.ReasonApplyFailed, message: text(err), working: true}
+	return &fault{reason: v1alpha1.ReasonApplyFailed, message: conditions.Text(err), working: true}
 }
 
 // refused reports whether the API server will not take the object before

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -16,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/ackrail/ackrail/api/v1alpha1"
+	"github.com/ackrail/ackrail/internal/conditions"
 	"github.com/ackrail/ackrail/internal/event"
 )
 
@@ -100,13 +100,13 @@ func (r *Reconciler) prepareStore(ctx context.Context, s *scope) bool {
 		return false
 	}
 	if err := r.Stores.Check(url); err != nil {
-		s.store = &fault{reason: v1alpha1.ReasonInvalidDatabaseURL, message: text(err), final: true}
+		s.store = &fault{reason: v1alpha1.ReasonInvalidDatabaseURL, message: conditions.Text(err), final: true}
 		return false
 	}
 	if err := r.Stores.Ping(ctx, url); err != nil {
-		s.store = &fault{reason: v1alpha1.ReasonDatabaseUnreachable, message: text(err)}
+		s.store = &fault{reason: v1alpha1.ReasonDatabaseUnreachable, message: conditions.Text(err)}
 	} else if err := r.Stores.Migrate(ctx, url); err != nil {
-		s.store = &fault{reason: v1alpha1.ReasonMigrationFailed, message: text(err)}
+		s.store = &fault{reason: v1alpha1.ReasonMigrationFailed, message: conditions.Text(err)}
 	}
 	return true
 }
@@ -126,7 +126,7 @@ func (r *Reconciler) count(ctx context.Context, s *scope) {
 	}
 	counts, err := r.Stores.Counts(ctx, s.databaseURL, refs)
 	if err != nil {
-		s.store = &fault{reason: v1alpha1.ReasonDatabaseUnreachable, message: text(err)}
+		s.store = &fault{reason: v1alpha1.ReasonDatabaseUnreachable, message: conditions.Text(err)}
 		return
 	}
 	s.counts = counts
@@ -159,16 +159,4 @@ func (r *Reconciler) writeStatus(ctx context.Context, s *scope) error {
 		log.FromContext(ctx).Info("Endpoint changed", "reason", n.reason, "note", n.note)
 	}
 	return nil
-}
-
-// maxText is how long an error may be in a message.
-const maxText = 512
-
-// text writes an error for people, as one line of bounded length.
-func text(err error) string {
-	line := strings.Join(strings.Fields(err.Error()), " ")
-	if len(line) > maxText {
-		line = strings.ToValidUTF8(line[:maxText], "") + " …"
-	}
-	return line
 }

@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/ackrail/ackrail/api/v1alpha1"
+	"github.com/ackrail/ackrail/internal/conditions"
 	"github.com/ackrail/ackrail/internal/resources"
 )
 
@@ -30,7 +31,7 @@ func (r *Reconciler) resolveSecrets(ctx context.Context, s *scope) error {
 			if secret, err = r.readSecret(ctx, e.Namespace, ref.Name); err != nil {
 				faults = append(faults, &fault{
 					reason:  v1alpha1.ReasonSecretUnreadable,
-					message: fmt.Sprintf("Secret %q cannot be read: %s", ref.Name, text(err)),
+					message: fmt.Sprintf("Secret %q cannot be read: %s", ref.Name, conditions.Text(err)),
 					working: true,
 				})
 				failed = err

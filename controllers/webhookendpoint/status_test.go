@@ -277,12 +277,6 @@ func TestSumUp(t *testing.T) {
 	}
 }
 
-func TestTextIsBounded(t *testing.T) {
-	if got := text(fmt.Errorf("a\n b\t%s", strings.Repeat("é", maxText))); len(got) > maxText+8 || !strings.HasPrefix(got, "a b é") || strings.Contains(got, "\ufffd") {
-		t.Errorf("got %q", got)
-	}
-}
-
 func TestNews(t *testing.T) {
 	const ready, store = v1alpha1.ConditionReady, v1alpha1.ConditionStoreReady
 	c := func(kind string, status metav1.ConditionStatus, reason string) metav1.Condition {

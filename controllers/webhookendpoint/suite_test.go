@@ -5,7 +5,6 @@ import (
 	"go/parser"
 	"go/token"
 	"log/slog"
-	"os"
 	"strconv"
 	"strings"
 	"testing"
@@ -13,14 +12,11 @@ import (
 	"github.com/go-logr/logr"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	rbacv1 "k8s.io/api/rbac/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/yaml"
 
 	"github.com/ackrail/ackrail/api/v1alpha1"
 	"github.com/ackrail/ackrail/internal/conditions"
@@ -43,6 +39,8 @@ var (
 	scheme = runtime.NewScheme()
 	// admin is a user who may do everything, and reads no cache.
 	admin client.Client
+	// managerAccess is how the managers under test reach the server.
+	managerAccess *rest.Config
 )
 
 // contract is what holds for every endpoint's conditions, whatever happens.
@@ -66,7 +64,8 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	DeferCleanup(func() { Expect(server.Stop()).To(Succeed()) })
 	admin, err = client.New(server.Config, client.Options{Scheme: scheme})
 	Expect(err).NotTo(HaveOccurred())
-	grantRole(ctx)
+	managerAccess, err = server.Grant(ctx, "../../config/rbac/role.yaml", managerUser)
+	Expect(err).NotTo(HaveOccurred())
 })
 
 // reasons returns the values of the constants that a file names Reason….
@@ -87,24 +86,4 @@ func reasons(file string) ([]string, error) {
 		return true
 	})
 	return all, nil
-}
-
-func grantRole(ctx SpecContext) {
-	text, err := os.ReadFile("../../config/rbac/role.yaml")
-	Expect(err).NotTo(HaveOccurred())
-	role := &rbacv1.ClusterRole{}
-	Expect(yaml.UnmarshalStrict(text, role)).To(Succeed())
-	Expect(admin.Create(ctx, role)).To(Succeed())
-	Expect(admin.Create(ctx, &rbacv1.ClusterRoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: "manager"},
-		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role.Name},
-		Subjects:   []rbacv1.Subject{{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: managerUser}},
-	})).To(Succeed())
-}
-
-// managerConfig is for a manager's clients.
-func managerConfig() *rest.Config {
-	config := rest.CopyConfig(server.Config)
-	config.Impersonate = rest.ImpersonationConfig{UserName: managerUser}
-	return config
 }

@@ -18,6 +18,7 @@ import (
 	eventsv1 "k8s.io/api/events/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -93,7 +94,7 @@ func (w *world) start(image string) {
 	if w.stop != nil {
 		w.stop()
 	}
-	restConfig := managerConfig()
+	restConfig := rest.CopyConfig(managerAccess)
 	restConfig.Wrap(func(next http.RoundTripper) http.RoundTripper { return &recording{next, w.writes} })
 	skip := true
 	mgr, err := ctrl.NewManager(restConfig, ctrl.Options{

@@ -2,6 +2,7 @@ package conditions
 
 import (
 	"slices"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -45,4 +46,17 @@ func FirstNotTrue(all []metav1.Condition) (metav1.Condition, bool) {
 		}
 	}
 	return metav1.Condition{}, false
+}
+
+// maxText is how long an error may be in a message, in bytes: people read it
+// in a terminal.
+const maxText = 512
+
+// Text writes an error for a message: one line, cut off after 512 bytes.
+func Text(err error) string {
+	line := strings.Join(strings.Fields(err.Error()), " ")
+	if len(line) > maxText {
+		line = strings.ToValidUTF8(line[:maxText], "") + " …"
+	}
+	return line
 }

@@ -1,6 +1,8 @@
 package conditions_test
 
 import (
+	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -111,5 +113,15 @@ func TestCheck(t *testing.T) {
 				t.Errorf("got %q, want %q", got, tc.want)
 			}
 		})
+	}
+}
+
+func TestTextIsBounded(t *testing.T) {
+	long := fmt.Errorf("a\n b\t%s", strings.Repeat("é", 600))
+	if got := conditions.Text(long); len(got) > 520 || !strings.HasPrefix(got, "a b é") || strings.Contains(got, "\ufffd") {
+		t.Errorf("got %q", got)
+	}
+	if got := conditions.Text(errors.New("short")); got != "short" {
+		t.Errorf("got %q", got)
 	}
 }
