@@ -78,6 +78,14 @@ func TestIngressDrains(t *testing.T) {
 	in.unready()
 	if time.Since(began) < delay/2 { // else the machine is too busy to tell
 		s.accepted(t, hook, "meanwhile", []byte("{}"))
+		response, err := http.Post(hook, "application/json", strings.NewReader("{}"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		response.Body.Close()
+		if !response.Close {
+			t.Error("the connection is kept, so it would be closed when it may be in use")
+		}
 	}
 	testenv.Eventually(t, patience, func() error {
 		conn, err := net.Dial("tcp", address)

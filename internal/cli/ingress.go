@@ -55,7 +55,12 @@ func (p *plan) ingressPart(registry *prometheus.Registry, l net.Listener) (part,
 		defer stop()
 		background.Go(func() { prepareStore(preparing, s, p.config, p.log) })
 		background.Go(func() {
-			<-preparing.Done()
+			select {
+			case <-p.leaving:
+				server.Drain()
+				<-preparing.Done()
+			case <-preparing.Done():
+			}
 			draining, cancel := context.WithTimeout(context.WithoutCancel(ctx), p.drainTimeout)
 			defer cancel()
 			if err := server.Shutdown(draining); err != nil {

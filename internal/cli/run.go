@@ -40,7 +40,10 @@ type plan struct {
 	// said that it is not ready any more.
 	drainDelay   time.Duration
 	drainTimeout time.Duration
-	log          *slog.Logger
+	// leaving is closed when the process is about to go on taking requests
+	// for drainDelay only.
+	leaving chan struct{}
+	log     *slog.Logger
 	// started is called once everything is listening.
 	started func(ingress, ops net.Addr)
 }
@@ -49,6 +52,7 @@ type plan struct {
 // more, requests under way answered, exchanges under way finished.
 func (p *plan) run(ctx context.Context) error {
 	tuneRuntime()
+	p.leaving = make(chan struct{})
 	registry := prometheus.NewRegistry()
 	opsServer, err := ops.New(registry, p.log)
 	if err != nil {
@@ -97,6 +101,7 @@ func (p *plan) run(ctx context.Context) error {
 	case err = <-failed:
 	}
 	opsServer.SetReady(false)
+	close(p.leaving)
 	if err == nil && p.ingress && p.drainDelay > 0 {
 		p.log.Info("Not ready any more, still serving", "for", p.drainDelay.String())
 		<-time.After(p.drainDelay)

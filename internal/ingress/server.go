@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"sync/atomic"
 	"time"
 )
 
@@ -38,8 +39,9 @@ type ServerOptions struct {
 // Server serves a Handler over HTTP/1.1, with bounds on time, headers and
 // connections.
 type Server struct {
-	http  *http.Server
-	slots chan struct{}
+	http     *http.Server
+	slots    chan struct{}
+	draining atomic.Bool
 }
 
 // NewServer prepares a server for a handler.
@@ -53,22 +55,37 @@ func NewServer(h *Handler, o ServerOptions) *Server {
 	protocols := &http.Protocols{}
 	protocols.SetHTTP1(true)
 	slots := make(chan struct{}, o.MaxConnections)
-	return &Server{
-		http: &http.Server{
-			Handler:                      h,
-			Protocols:                    protocols,
-			DisableGeneralOptionsHandler: true,
-			ReadHeaderTimeout:            min(readHeaderTimeout, o.RequestTimeout),
-			ReadTimeout:                  o.RequestTimeout,
-			// Counted from the end of the header, so it covers the body.
-			WriteTimeout:   o.RequestTimeout + answerTimeout,
-			IdleTimeout:    idleTimeout,
-			MaxHeaderBytes: maxHeaderBytes,
-			ConnState:      release(slots),
-			ErrorLog:       slog.NewLogLogger(o.Logger.Handler(), slog.LevelWarn),
-		},
-		slots: slots,
+	s := &Server{slots: slots}
+	s.http = &http.Server{
+		Handler:                      s.parting(h),
+		Protocols:                    protocols,
+		DisableGeneralOptionsHandler: true,
+		ReadHeaderTimeout:            min(readHeaderTimeout, o.RequestTimeout),
+		ReadTimeout:                  o.RequestTimeout,
+		// Counted from the end of the header, so it covers the body.
+		WriteTimeout:   o.RequestTimeout + answerTimeout,
+		IdleTimeout:    idleTimeout,
+		MaxHeaderBytes: maxHeaderBytes,
+		ConnState:      release(slots),
+		ErrorLog:       slog.NewLogLogger(o.Logger.Handler(), slog.LevelWarn),
 	}
+	return s
+}
+
+// Drain has each further answer end its connection, so that senders move to
+// other servers one request at a time. Shutdown would close connections that
+// are idle, and lose what a sender is just putting on one: a POST, which
+// clients do not repeat by themselves. It should be called when readiness goes
+// off, and may be called more than once.
+func (s *Server) Drain() { s.draining.Store(true) }
+
+func (s *Server) parting(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if s.draining.Load() {
+			w.Header().Set("Connection", "close")
+		}
+		next.ServeHTTP(w, r)
+	})
 }
 
 // Serve answers on a listener, which it closes, until Shutdown, and then
@@ -85,8 +102,8 @@ func (s *Server) Serve(l net.Listener) error {
 // Shutdown ends the server: it takes no more connections, closes those that
 // are idle, and has the requests under way answered, each with the word that
 // its connection closes. Those that are not done when the context ends are
-// cut off, which is the error. Readiness should have been off for long enough
-// that no new requests are sent here.
+// cut off, which is the error. Drain should have come first, long enough ago
+// that no new requests are sent here and no connection is in use.
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.http.SetKeepAlivesEnabled(false)
 	err := s.http.Shutdown(ctx)

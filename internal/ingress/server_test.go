@@ -369,6 +369,24 @@ func (r *rig) unfinished(t *testing.T) *wire {
 
 func TestDrain(t *testing.T) {
 	r := start(t, database(t), nil)
+	w := r.dial(t)
+	again := func(closes bool) {
+		t.Helper()
+		w.write(t, header(signed(t, "none", nil), "Content-Length: 0"))
+		if got := w.read(t); got.Status != http.StatusAccepted || got.Close != closes {
+			t.Fatalf("answer %+v, want 202 and %v for the connection's end", got, closes)
+		}
+	}
+	again(false)
+	r.server.Drain()
+	again(true)
+	w.ended(t)
+	w = r.dial(t)
+	again(true)
+}
+
+func TestShutdown(t *testing.T) {
+	r := start(t, database(t), nil)
 	idle := r.dial(t)
 	idle.write(t, header(signed(t, "none", nil), "Content-Length: 0"))
 	if got := idle.read(t); got.Status != http.StatusAccepted {
@@ -401,7 +419,7 @@ func TestDrain(t *testing.T) {
 	}
 }
 
-func TestDrainIsBounded(t *testing.T) {
+func TestShutdownIsBounded(t *testing.T) {
 	r := start(t, database(t), nil)
 	w := r.unfinished(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
