@@ -70,8 +70,10 @@ func upgraded() {
 			Skip("there is no second image: set E2E_NEXT_IMAGE to one that the cluster can run")
 		}
 		p := newPipeline(ctx, "upgrade")
+		p.waitRolledOut(ctx)
 		l := startLoad(ctx, p.sender, "upgrade", false)
 		DeferCleanup(l.stop)
+		l.progress(ctx, 40)
 		repository, tag, _ := strings.Cut(env.next, ":")
 		DeferCleanup(func(ctx SpecContext) { install(ctx) }, NodeTimeout(2*time.Minute))
 		helm(ctx, "upgrade", release, env.chart, "--namespace", system, "--reuse-values",

@@ -32,6 +32,9 @@ func secrets() {
 			deleted.endpoint(func(e *v1alpha1.WebhookEndpoint) { e.Spec.Source.SecretRefs[0].Name = "other-webhook" }))
 		rotated.waitReady(ctx)
 		deleted.waitReady(ctx)
+		// Until the former pods have gone, some requests meet one that knows
+		// one secret only.
+		rotated.waitRolledOut(ctx)
 		deleted.sender = newSender(ctx, deleted.url(ctx), "another secret")
 	}, NodeTimeout(4*time.Minute))
 

@@ -122,6 +122,17 @@ var _ = Describe("Ackrail", Ordered, ContinueOnFailure, func() {
 	Context("uninstalled", uninstalled)
 })
 
+// What went wrong comes last in the log, where it is looked for first.
+var _ = ReportAfterSuite("what went wrong", func(report Report) {
+	for i := range report.SpecReports {
+		spec := &report.SpecReports[i]
+		if spec.Failed() {
+			message := spec.FailureMessage()
+			fmt.Printf("\n%s: %s\n%s\n", spec.State, spec.LeafNodeText, message[:min(len(message), 1500)])
+		}
+	}
+})
+
 // dump writes what may explain a failure to a folder, whose name it prints.
 func dump(ctx context.Context, failed string) {
 	name := strings.Map(func(r rune) rune {

@@ -136,8 +136,19 @@ type sender struct {
 }
 
 // newSender makes a sender for an endpoint's URL, whose host is a Service's
-// name.
+// name. It waits until the Service answers: nodes learn a little later than
+// the endpoint that there are pods.
 func newSender(ctx context.Context, endpoint *url.URL, secret string) *sender {
+	GinkgoHelper()
+	s := senderTo(ctx, endpoint, secret)
+	Eventually(ctx, func() (int, error) {
+		a, err := s.with("").send(ctx, "unsigned", nil)
+		return a.status, err
+	}).WithTimeout(30*time.Second).Should(Equal(http.StatusUnauthorized), "a request without a signature")
+	return s
+}
+
+func senderTo(ctx context.Context, endpoint *url.URL, secret string) *sender {
 	GinkgoHelper()
 	labels := strings.Split(endpoint.Hostname(), ".")
 	Expect(len(labels)).To(BeNumerically(">=", 2), "host of %s", endpoint)
