@@ -161,10 +161,7 @@ func podsOf(ctx context.Context, ns, selector string) []corev1.Pod {
 // runs on this machine, else the pod without grace.
 func kill(ctx context.Context, pod *corev1.Pod) {
 	GinkgoHelper()
-	Expect(pod.Status.ContainerStatuses).NotTo(BeEmpty())
-	_, id, _ := strings.Cut(pod.Status.ContainerStatuses[0].ContainerID, "://")
-	Expect(id).NotTo(BeEmpty())
-	pids := processesOf(id)
+	pids := processesOf(containerOf(pod))
 	for _, pid := range pids {
 		By(fmt.Sprintf("kill -KILL %d (%s)", pid, pod.Name))
 		err := syscall.Kill(pid, syscall.SIGKILL)
@@ -175,6 +172,15 @@ func kill(ctx context.Context, pod *corev1.Pod) {
 	if len(pids) == 0 {
 		kubectl(ctx, "delete", "pod", "-n", pod.Namespace, pod.Name, "--grace-period=0", "--force")
 	}
+}
+
+// containerOf returns the id of the first container of a pod.
+func containerOf(pod *corev1.Pod) string {
+	GinkgoHelper()
+	Expect(pod.Status.ContainerStatuses).NotTo(BeEmpty())
+	_, id, _ := strings.Cut(pod.Status.ContainerStatuses[0].ContainerID, "://")
+	Expect(id).NotTo(BeEmpty())
+	return id
 }
 
 // processesOf returns the processes in a container's control group.

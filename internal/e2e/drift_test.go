@@ -100,8 +100,7 @@ func (p *pipeline) service(ctx SpecContext) *corev1.Service {
 func reportMemory(component string, pods []corev1.Pod) {
 	GinkgoHelper()
 	for _, pod := range pods {
-		_, id, _ := strings.Cut(pod.Status.ContainerStatuses[0].ContainerID, "://")
-		for _, pid := range processesOf(id) {
+		for _, pid := range processesOf(containerOf(&pod)) {
 			status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 			Expect(err).NotTo(HaveOccurred())
 			all, own := lineOf(string(status), "VmRSS:"), lineOf(string(status), "RssAnon:")

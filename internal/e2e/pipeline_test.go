@@ -171,16 +171,21 @@ func (p *pipeline) waitDead(ctx context.Context, n int64) {
 	}).WithTimeout(90 * time.Second).WithPolling(time.Second).Should(Succeed())
 }
 
-// databaseSecret holds the database's URL as CloudNativePG writes it, with a
-// schema of the namespace's own.
+// databaseSecret holds the database's URL as CloudNativePG writes it.
 func databaseSecret(ns string) *corev1.Secret {
+	GinkgoHelper()
+	return newSecret(ns, "ackrail-database", "uri", databaseURL(ns))
+}
+
+// databaseURL is that of the database with a schema of the namespace's own.
+func databaseURL(ns string) string {
 	GinkgoHelper()
 	u, err := url.Parse(env.databaseURL)
 	Expect(err).NotTo(HaveOccurred())
 	query := u.Query()
 	query.Set("search_path", strings.ReplaceAll(ns, "-", "_"))
 	u.RawQuery = query.Encode()
-	return newSecret(ns, "ackrail-database", "uri", u.String())
+	return u.String()
 }
 
 func webhookSecret(ns, name, value string) *corev1.Secret {

@@ -20,22 +20,27 @@ const synced = 90 * time.Second
 
 // Two endpoints run side by side, since each step waits for the kubelet.
 func secrets() {
-	var rotated, deleted *pipeline
+	var rotated, deleted, emptied *pipeline
 	BeforeAll(func(ctx SpecContext) {
 		rotated = newPipeline(ctx, "secrets")
 		deleted = &pipeline{ns: rotated.ns, name: "deleted", handler: rotated.handler}
-		apply(ctx, webhookSecret(rotated.ns, "next-webhook", "the next secret"), webhookSecret(rotated.ns, "other-webhook", "another secret"))
+		emptied = &pipeline{ns: rotated.ns, name: "emptied", handler: rotated.handler}
+		apply(ctx, webhookSecret(rotated.ns, "next-webhook", "the next secret"), webhookSecret(rotated.ns, "other-webhook", "another secret"),
+			webhookSecret(rotated.ns, "third-webhook", "a third secret"))
 		apply(ctx,
 			rotated.endpoint(func(e *v1alpha1.WebhookEndpoint) {
 				e.Spec.Source.SecretRefs = append(e.Spec.Source.SecretRefs, v1alpha1.SecretKeyRef{Name: "next-webhook", Key: "secret"})
 			}),
-			deleted.endpoint(func(e *v1alpha1.WebhookEndpoint) { e.Spec.Source.SecretRefs[0].Name = "other-webhook" }))
+			deleted.endpoint(func(e *v1alpha1.WebhookEndpoint) { e.Spec.Source.SecretRefs[0].Name = "other-webhook" }),
+			emptied.endpoint(func(e *v1alpha1.WebhookEndpoint) { e.Spec.Source.SecretRefs[0].Name = "third-webhook" }))
 		rotated.waitReady(ctx)
 		deleted.waitReady(ctx)
 		// Until the former pods have gone, some requests meet one that knows
 		// one secret only.
 		rotated.waitRolledOut(ctx)
 		deleted.sender = newSender(ctx, deleted.url(ctx), "another secret")
+		emptied.waitReady(ctx)
+		emptied.sender = newSender(ctx, emptied.url(ctx), "a third secret")
 	}, NodeTimeout(4*time.Minute))
 
 	It("accepts either of two secrets while one takes over from the other", func(ctx SpecContext) {
@@ -44,20 +49,19 @@ func secrets() {
 		}
 	}, SpecTimeout(time.Minute))
 
-	It("accepts a new value, and refuses while the Secret is gone, without restarting a pod", func(ctx SpecContext) {
+	It("accepts a new value, and refuses while the Secret is gone or empty, without restarting a pod", func(ctx SpecContext) {
 		before := identities(ctx, rotated.ns)
 		began := time.Now()
 		kubectl(ctx, "patch", "secret", "next-webhook", "-n", rotated.ns, "--type=merge", "-p", `{"stringData":{"secret":"the one after"}}`)
 		kubectl(ctx, "delete", "secret", "other-webhook", "-n", deleted.ns)
+		kubectl(ctx, "patch", "secret", "third-webhook", "-n", emptied.ns, "--type=merge", "-p", `{"data":{"secret":""}}`)
 
-		By("saying that the Secret is missing")
-		Eventually(ctx, func(g Gomega) {
-			e, err := get[v1alpha1.WebhookEndpoint](ctx, "whe", "-n", deleted.ns, deleted.name)
-			g.Expect(err).NotTo(HaveOccurred())
-			g.Expect(e.Status.Conditions).To(And(
-				haveCondition(v1alpha1.ConditionSecretsResolved, metav1.ConditionFalse, v1alpha1.ReasonSecretNotFound),
-				haveCondition(v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonSecretNotFound)))
-		}).WithTimeout(synced).Should(Succeed())
+		By("saying that a Secret is missing, and that another is empty")
+		for p, reason := range map[*pipeline]string{deleted: v1alpha1.ReasonSecretNotFound, emptied: v1alpha1.ReasonSecretKeyNotFound} {
+			Eventually(ctx, func() []metav1.Condition { return p.get(ctx).Status.Conditions }).WithTimeout(synced).Should(And(
+				haveCondition(v1alpha1.ConditionSecretsResolved, metav1.ConditionFalse, reason),
+				haveCondition(v1alpha1.ConditionReady, metav1.ConditionFalse, reason)))
+		}
 
 		By("accepting the new value at every pod, no longer the former")
 		Eventually(ctx, always(10, func() int { return statusOf(ctx, rotated.sender.with("the one after"), unique("rotated")) })).
@@ -66,21 +70,26 @@ func secrets() {
 		Expect(statusOf(ctx, rotated.sender.with("the next secret"), "former")).To(Equal(401))
 		Expect(statusOf(ctx, rotated.sender, "still")).To(Equal(202))
 
-		By("refusing signed and unsigned requests while the Secret is gone")
-		unsigned := deleted.sender.with("")
-		Eventually(ctx, func(g Gomega) {
-			g.Expect(statusOf(ctx, unsigned, unique("unsigned"))).To(BeElementOf(401, 503))
-			for range 10 {
-				g.Expect(statusOf(ctx, deleted.sender, unique("gone"))).To(BeElementOf(401, 503))
-			}
-		}).WithTimeout(synced).WithPolling(time.Second).Should(Succeed())
+		By("refusing signed and unsigned requests while there is no secret")
+		for _, p := range []*pipeline{deleted, emptied} {
+			unsigned, signedWithNothing := p.sender.with(""), p.sender.with("\x00") // which an empty key is, filled up
+			Eventually(ctx, func(g Gomega) {
+				g.Expect(statusOf(ctx, unsigned, unique("unsigned"))).To(BeElementOf(401, 503))
+				g.Expect(statusOf(ctx, signedWithNothing, unique("nothing"))).To(BeElementOf(401, 503))
+				for range 10 {
+					g.Expect(statusOf(ctx, p.sender, unique("gone"))).To(BeElementOf(401, 503), p.name)
+				}
+			}).WithTimeout(synced).WithPolling(time.Second).Should(Succeed())
+		}
 
-		By("recovering when it is back")
-		apply(ctx, webhookSecret(deleted.ns, "other-webhook", "another secret"))
-		Eventually(ctx, always(10, func() int { return statusOf(ctx, deleted.sender, unique("back")) })).
-			WithTimeout(synced).WithPolling(time.Second).Should(Equal(202))
-		Expect(statusOf(ctx, unsigned, "unsigned")).To(Equal(401))
-		deleted.waitReady(ctx)
+		By("recovering when they are back")
+		apply(ctx, webhookSecret(deleted.ns, "other-webhook", "another secret"), webhookSecret(emptied.ns, "third-webhook", "a third secret"))
+		for _, p := range []*pipeline{deleted, emptied} {
+			Eventually(ctx, always(10, func() int { return statusOf(ctx, p.sender, unique("back")) })).
+				WithTimeout(synced).WithPolling(time.Second).Should(Equal(202), p.name)
+			Expect(statusOf(ctx, p.sender.with(""), "unsigned")).To(Equal(401))
+			p.waitReady(ctx)
+		}
 		Expect(identities(ctx, rotated.ns)).To(Equal(before), "pods and their restarts")
 	}, SpecTimeout(6*time.Minute))
 }

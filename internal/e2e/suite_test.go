@@ -35,6 +35,8 @@ type settings struct {
 	artifacts string
 	// idle is for how long the manager is watched doing nothing.
 	idle time.Duration
+	// outage is for how long the API server is silent.
+	outage time.Duration
 }
 
 var (
@@ -65,6 +67,9 @@ func readSettings() (settings, error) {
 	var err error
 	if s.idle, err = time.ParseDuration(cmp.Or(os.Getenv("E2E_IDLE"), "60s")); err != nil {
 		return s, fmt.Errorf("E2E_IDLE: %w", err)
+	}
+	if s.outage, err = time.ParseDuration(cmp.Or(os.Getenv("E2E_OUTAGE"), "20s")); err != nil {
+		return s, fmt.Errorf("E2E_OUTAGE: %w", err)
 	}
 	if s.databaseURL == "" {
 		return s, fmt.Errorf("DATABASE_URL: want the URL of a database that pods reach; make e2e sets it")
@@ -111,8 +116,9 @@ var _ = Describe("Ackrail", Ordered, ContinueOnFailure, func() {
 	}, NodeTimeout(time.Minute))
 	Context("installed by helm", installed)
 	Context("taking webhooks", delivering)
-	Context("losing pods and processes", faults)
+	Context("losing pods and processes", Label("fault"), faults)
 	Context("replaying", replaying)
+	Context("through outages", Label("fault"), outages)
 	Context("with secrets that change", secrets)
 	Context("with children that others change", drift)
 	Context("with objects that cannot work", invalid)
