@@ -120,7 +120,7 @@ func (f *managerFlags) run(cmd *cobra.Command) error {
 		return err
 	}
 	useLogger(log)
-	limitMemory(managerMemory)
+	limitMemory(managerMemory, 0)
 	mgr, err := ctrl.NewManager(restConfig, f.options(log))
 	if err != nil {
 		return fmt.Errorf("preparing the manager: %w", err)

@@ -15,22 +15,20 @@ var memoryFiles = []string{"/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/m
 // collector works harder, in percent. What is left is for what the collector
 // does not see, and for garbage that it is too late for.
 const (
-	podMemory     = 75
+	podMemory     = 80
 	managerMemory = 90
 )
 
 // limitMemory has the garbage collector keep to a share, in percent, of the
-// container's memory, and to at most bytes if any are given. GOMEMLIMIT takes
-// precedence.
-func limitMemory(share int64, bytes ...int64) {
+// container's memory; without a container's limit, to so many bytes, 0 for no
+// limit. GOMEMLIMIT takes precedence.
+func limitMemory(share, otherwise int64) {
 	if os.Getenv("GOMEMLIMIT") != "" {
 		return
 	}
 	limit := containerMemory() / 100 * share
-	for _, most := range bytes {
-		if limit == 0 || most < limit {
-			limit = most
-		}
+	if limit == 0 {
+		limit = otherwise
 	}
 	if limit > 0 {
 		debug.SetMemoryLimit(limit)

@@ -1,7 +1,6 @@
 package resources
 
 import (
-	"fmt"
 	"strconv"
 	"time"
 
@@ -167,7 +166,7 @@ func container(a *Args, w *workload) *corev1ac.ContainerApplyConfiguration {
 	if len(w.refs) > 0 {
 		args = append(args, "--secrets-dir="+keysDir)
 	}
-	c := corev1ac.Container().
+	return corev1ac.Container().
 		WithName(string(w.component)).
 		WithImage(a.Image).
 		WithArgs(append(args, w.args...)...).
@@ -184,11 +183,6 @@ func container(a *Args, w *workload) *corev1ac.ContainerApplyConfiguration {
 		WithLivenessProbe(probe("/healthz", 10, 6)).
 		WithTerminationMessagePolicy(corev1.TerminationMessageFallbackToLogsOnError).
 		WithVolumeMounts(volumeMounts(w.refs)...)
-	if limit := requirements.Limits.Memory(); !limit.IsZero() {
-		// The collector works harder before the kernel kills.
-		c.WithEnv(corev1ac.EnvVar().WithName("GOMEMLIMIT").WithValue(fmt.Sprint(limit.Value() / 5 * 4)))
-	}
-	return c
 }
 
 // probe asks every period (in seconds), and gives up after so many failures.
