@@ -62,6 +62,7 @@ var places = []place{
 	{"controllers/...", 4, anything},
 
 	{"internal/testenv/...", 4, anything},
+	{"internal/invariant", 4, anything},
 	{"internal/e2e", 4, anything},
 
 	{"internal/cli", 5, anything},
@@ -69,6 +70,9 @@ var places = []place{
 
 	{".", 6, none},
 }
+
+// testsOnly are the places that nothing but tests may import.
+var testsOnly = []string{"internal/testenv/...", "internal/invariant"}
 
 // dataPlane are the packages that run without Kubernetes.
 var dataPlane = []string{
@@ -169,7 +173,7 @@ func checkImport(from place, imported string) string {
 	rel := relative(imported)
 	to, ok := placeOf(rel)
 	switch {
-	case to.path == "internal/testenv/..." && from.path != to.path:
+	case slices.Contains(testsOnly, to.path) && from.path != to.path:
 		return "imports " + rel + ", which is for tests only"
 	case !ok || to.path == from.path:
 		return ""
@@ -307,6 +311,9 @@ func TestCheckFindsViolations(t *testing.T) {
 		}},
 		{"testenv outside tests", in("internal/cli", module+"/internal/testenv"), []string{
 			"internal/cli: imports internal/testenv, which is for tests only",
+		}},
+		{"invariant outside tests", in("internal/cli", module+"/internal/invariant"), []string{
+			"internal/cli: imports internal/invariant, which is for tests only",
 		}},
 		{"no layer", in("internal/nowhere"), []string{
 			"internal/nowhere: has no layer: add it to places in layers_test.go and to depguard in .golangci.yml",
