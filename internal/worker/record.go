@@ -20,7 +20,7 @@ const (
 // recorder writes outcomes with natural batching: while one statement is
 // under way the next one's outcomes gather.
 type recorder struct {
-	store   *store.Store
+	store   Store
 	log     *slog.Logger
 	metrics *metrics
 	// relieved is called when the recorder was found to be behind and is so
@@ -37,7 +37,7 @@ type recorder struct {
 	awaited bool
 }
 
-func newRecorder(s *store.Store, log *slog.Logger, m *metrics, relieved func()) *recorder {
+func newRecorder(s Store, log *slog.Logger, m *metrics, relieved func()) *recorder {
 	r := &recorder{store: s, log: log, metrics: m, relieved: relieved}
 	r.arrived = sync.NewCond(&r.mu)
 	return r

@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/ackrail/ackrail/internal/deliver"
+	"github.com/ackrail/ackrail/internal/event"
 	"github.com/ackrail/ackrail/internal/pipeline"
 	"github.com/ackrail/ackrail/internal/store"
 )
@@ -23,11 +24,24 @@ type Sender interface {
 	Send(ctx context.Context, r *deliver.Request) deliver.Outcome
 }
 
+// Store is the database as a worker needs it. A *store.Store is one.
+type Store interface {
+	// Claim returns after the commit, which wrote the intents.
+	Claim(ctx context.Context, worker string, wants []store.Want) ([]*store.Claim, error)
+	// Complete and Renew say of each claim whether it still held.
+	Complete(ctx context.Context, outcomes []store.Outcome) ([]bool, error)
+	Renew(ctx context.Context, claims []*store.Claim, leases []time.Duration) ([]bool, error)
+	// Listen calls wake for each notification until its connection breaks.
+	Listen(ctx context.Context, wake func()) error
+	Maintain(ctx context.Context, keeps []store.Keep) (store.Maintained, error)
+	Counts(ctx context.Context, destinations []event.DestinationRef) ([]event.Counts, error)
+}
+
 // Options are what a worker needs beside its configuration.
 type Options struct {
 	// Name tells this worker from others in the ledger, such as its pod's.
 	Name  string
-	Store *store.Store
+	Store Store
 	// Sender makes the sender of a destination.
 	Sender func(pipeline.Destination) (Sender, error)
 	Logger *slog.Logger
