@@ -27,9 +27,11 @@ func TestPlantedBugs(t *testing.T) {
 		{"a request before its claim", invariant.I4, nil, pieces{store: hasty("plain-3")}},
 		{"an intent that is not written", invariant.I4, []string{invariant.I8}, pieces{schema: withoutIntents("plain-3")}},
 		{"a success without a request", invariant.I4, nil, pieces{sender: pretend}},
+		{"a ledger that says another status", invariant.I4, nil, pieces{sender: misquote}},
 		{"outcomes without a fence", invariant.I5, []string{invariant.I3, invariant.I4}, pieces{store: unfenced}},
 		{"the same attempt twice", invariant.I5, []string{invariant.I4}, pieces{schema: stutter("plain-3")}},
 		{"one attempt more than allowed", invariant.I7, nil, pieces{store: stubborn}},
+		{"an infinite wait", invariant.I7, nil, pieces{schema: endless}},
 		{"a replay that takes again", invariant.I8, nil, pieces{replays: repeat}},
 		{"a ledger that a replay replaces", invariant.I8, []string{invariant.I4}, pieces{replays: forgetEarlierRuns}},
 		{"a worker's own clock, late", invariant.I9, []string{invariant.I5}, pieces{store: stamp("-1 hour")}},
@@ -76,6 +78,18 @@ BEGIN
     RETURN NULL;
 END $$;
 CREATE TRIGGER replace_body AFTER INSERT ON dedup FOR EACH STATEMENT EXECUTE FUNCTION replace_body()`
+
+// endless has what is held wait for ever.
+const endless = `
+ALTER TABLE delivery DROP CONSTRAINT delivery_next_at_check;
+CREATE FUNCTION wait() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    IF EXISTS (SELECT FROM destination d JOIN endpoint e ON e.id = d.endpoint_id WHERE d.id = NEW.destination_id AND e.name = 'held') THEN
+        NEW.next_at := 'infinity';
+    END IF;
+    RETURN NEW;
+END $$;
+CREATE TRIGGER wait BEFORE INSERT ON delivery FOR EACH ROW EXECUTE FUNCTION wait()`
 
 // withoutIntents leaves the attempts at an event out of the ledger.
 func withoutIntents(key string) string {

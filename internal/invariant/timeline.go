@@ -25,11 +25,11 @@ type line struct {
 	text   string
 }
 
-// addTimelines sorts the violations and gives the first of each invariant a timeline.
+// addTimelines sorts the violations and gives those that are shown a timeline, each event once.
 func (c *checker) addTimelines() {
 	violations := c.verdict.Violations
 	slices.SortFunc(violations, func(a, b Violation) int { return a.compare(&b) })
-	described := map[string]int{}
+	described, told := map[string]int{}, map[string]bool{}
 	byEvent := map[event.ID][]*run{}
 	if len(violations) > 0 {
 		for key, r := range c.runs {
@@ -38,8 +38,10 @@ func (c *checker) addTimelines() {
 	}
 	for i := range violations {
 		v := &violations[i]
-		if described[v.Invariant]++; described[v.Invariant] <= shown {
+		about := cmp.Or(v.EventID, v.Key)
+		if described[v.Invariant]++; described[v.Invariant] <= shown && !told[about] {
 			v.Timeline = c.timeline(v, byEvent)
+			told[about] = about != ""
 		}
 	}
 }
@@ -53,11 +55,11 @@ func (c *checker) timeline(v *Violation, byEvent map[event.ID][]*run) []string {
 		n = name{e.endpoint, e.key}
 	}
 	for _, s := range c.sent[n] {
-		lines = append(lines, sendLines(s)...)
+		lines = append(lines, s.line())
 	}
 	if len(c.sent[n]) == 0 {
 		for _, s := range c.acknowledged[id] {
-			lines = append(lines, sendLines(s)...)
+			lines = append(lines, s.line())
 		}
 	}
 	for _, r := range byEvent[id] {
@@ -105,23 +107,23 @@ func render(lines []line) []string {
 	return text
 }
 
-func sendLines(s *Send) []line {
+func (s *Send) line() line {
 	what := "sent"
 	if s.Forged {
 		what = "sent a forgery"
 	}
-	sent := line{s.At, "sender", fmt.Sprintf("%s, key %q, body %x", what, s.Key, s.Body[:8])}
-	answer := line{s.Answered, "sender", fmt.Sprintf("answered with %d %s", s.Status, s.EventID)}
+	text := fmt.Sprintf("%s, key %q, body %x", what, s.Key, s.Body[:8])
 	switch {
 	case s.Status == 0:
-		answer.text = "no answer: " + s.Err
+		return line{s.At, "sender", text + ": no answer, " + cmp.Or(s.Err, "the outcome is unknown")}
+	case s.EventID != "":
+		text += fmt.Sprintf(": %d, event %s", s.Status, s.EventID)
 	case s.RetryAfter != "":
-		answer.text = fmt.Sprintf("answered with %d, Retry-After %s", s.Status, s.RetryAfter)
+		text += fmt.Sprintf(": %d, Retry-After %s", s.Status, s.RetryAfter)
+	default:
+		text += fmt.Sprintf(": %d", s.Status)
 	}
-	if s.Answered.IsZero() {
-		answer.at = s.At
-	}
-	return []line{sent, answer}
+	return line{s.At, "sender", fmt.Sprintf("%s, after %s", text, s.Answered.Sub(s.At).Round(time.Millisecond))}
 }
 
 // lines tells the life of a run.
@@ -157,7 +159,13 @@ func (r *run) lines() []line {
 		lines = append(lines, line{e.at, "database", text})
 	}
 	for _, receipt := range r.receipts {
-		lines = append(lines, line{receipt.At, "destination", fmt.Sprintf("%s attempt %d received, body %x, answered with %d", who, receipt.Attempt, receipt.Body[:8], receipt.Status)})
+		text := fmt.Sprintf("%s attempt %d received, body %x", who, receipt.Attempt, receipt.Body[:8])
+		if receipt.Status == 0 {
+			text += ", not answered"
+		} else {
+			text += fmt.Sprintf(", answered with %d", receipt.Status)
+		}
+		lines = append(lines, line{receipt.At, "destination", text})
 	}
 	return lines
 }

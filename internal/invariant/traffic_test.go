@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -25,11 +26,13 @@ const (
 	failing   = `{"wish": "failing"}`   // 503, until the fix
 	flaky     = `{"wish": "flaky"}`     // 503 once
 	abandoned = `{"wish": "abandoned"}` // no answer before another attempt was made
+	vanishing = `{"wish": "vanishing"}` // for bugs and faults to know
 )
 
 // sink is the destinations.
 type sink struct {
 	*testenv.Sink
+	t         *testing.T
 	mu        sync.Mutex
 	fixed     bool
 	tried     map[string]int
@@ -38,9 +41,11 @@ type sink struct {
 }
 
 func newSink(r *rig) *sink {
-	s := &sink{Sink: testenv.NewSink(r.t), tried: map[string]int{}, abandoned: make(chan struct{}), late: make(chan struct{})}
+	s := &sink{Sink: testenv.NewSink(r.t), t: r.t, tried: map[string]int{}, abandoned: make(chan struct{}), late: make(chan struct{})}
 	mux := http.NewServeMux()
-	for _, to := range []event.DestinationRef{{Endpoint: github, Name: "handler"}, {Endpoint: github, Name: "audit"}, {Endpoint: held, Name: "handler"}} {
+	for _, to := range []event.DestinationRef{
+		{Endpoint: github, Name: "handler"}, {Endpoint: github, Name: "audit"}, {Endpoint: github, Name: "later"}, {Endpoint: held, Name: "handler"},
+	} {
 		answer := testenv.Status(http.StatusNoContent)
 		if to.Name == "handler" {
 			answer = http.HandlerFunc(s.handler)
@@ -129,20 +134,23 @@ func (r *rig) abandon() {
 	r.t.Helper()
 	const settled = `SELECT 1 - count(*) FROM delivery_state d JOIN event e ON e.id = d.event_id
 		WHERE e.idempotency_key = 'abandoned' AND d.destination = 'handler' AND d.state = 'done'`
-	testenv.Eventually(r.t, patience, func() error {
-		select {
-		case <-r.sink.abandoned:
-			return nil
-		default:
-			return fmt.Errorf("no attempt at what is to be abandoned")
-		}
-	})
+	r.sink.awaitAbandoned()
 	r.history.Did("a worker lost its lease")
 	r.execute(`UPDATE delivery SET next_at = now() WHERE state = 'claimed' AND destination_id = (
 			SELECT d.id FROM destination d JOIN endpoint e ON e.id = d.endpoint_id WHERE e.name = 'github' AND d.name = 'handler')
 		AND event_id = (SELECT id FROM event WHERE idempotency_key = 'abandoned')`)
 	r.none(settled)
 	close(r.sink.late)
+}
+
+// awaitAbandoned waits for the attempt that gets no answer.
+func (s *sink) awaitAbandoned() {
+	s.t.Helper()
+	select {
+	case <-s.abandoned:
+	case <-time.After(patience):
+		s.t.Fatal("no attempt at what is to be abandoned")
+	}
 }
 
 // replayTwice runs a replay to its end, and once more as a manager that has forgotten that it did.

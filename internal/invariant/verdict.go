@@ -41,8 +41,8 @@ type Violation struct {
 	// What it is about, as far as it is known. Delivery is "event/destination/run".
 	EventID, Key, Delivery, Replay string
 	Expected, Found                string
-	// Timeline is the event's life as all sources tell it, with what was done to the system meanwhile. Of many violations
-	// only the first have one.
+	// Timeline is the event's life as all sources tell it, with what was done to the system meanwhile. Only violations that
+	// the report shows have one, and of several about one event the first.
 	Timeline []string
 
 	endpoint event.EndpointRef
@@ -104,11 +104,21 @@ func (v *Verdict) String() string {
 	for _, i := range all {
 		v.writeInvariant(&b, i)
 	}
-	described := map[string]int{}
+	described, told := map[string]int{}, map[string]bool{}
 	for i := range v.Violations {
 		violation := &v.Violations[i]
-		if described[violation.Invariant]++; described[violation.Invariant] <= shown {
-			violation.write(&b)
+		if described[violation.Invariant]++; described[violation.Invariant] > shown {
+			continue
+		}
+		violation.write(&b)
+		if told[violation.EventID] && violation.Timeline == nil {
+			b.WriteString("  the event's timeline stands above\n")
+		}
+		told[violation.EventID] = violation.EventID != ""
+	}
+	for _, i := range all {
+		if more := described[i] - shown; more > 0 {
+			fmt.Fprintf(&b, "\n%s … and %d more\n", i, more)
 		}
 	}
 	return b.String()
@@ -140,7 +150,7 @@ func (v *Verdict) writeInvariant(b *strings.Builder, invariant string) {
 	case invariant == I6:
 		b.WriteString("not applicable: there are no ordered destinations\n")
 	case n > 0:
-		fmt.Fprintf(b, "VIOLATED %d times, %d facts compared\n", n, v.Checked[invariant])
+		fmt.Fprintf(b, "VIOLATED, %d times, %d facts compared\n", n, v.Checked[invariant])
 	case v.Checked[invariant] == 0:
 		b.WriteString("nothing to compare\n")
 	default:

@@ -95,6 +95,17 @@ func pretend(_ *rig, next worker.Sender) worker.Sender {
 	})
 }
 
+// misquote takes one failure for another.
+func misquote(_ *rig, next worker.Sender) worker.Sender {
+	return send(func(ctx context.Context, r *deliver.Request) deliver.Outcome {
+		o := next.Send(ctx, r)
+		if o.Status == http.StatusServiceUnavailable {
+			o.Status = http.StatusBadGateway
+		}
+		return o
+	})
+}
+
 // faulty is a worker's store, of which a bug replaces a part.
 type faulty struct {
 	worker.Store
