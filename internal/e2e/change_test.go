@@ -45,7 +45,7 @@ func changing() {
 		records, err := p.handler.records(ctx)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(records).To(ContainElement(And(HaveField("ID", last), HaveField("Path", "/elsewhere"))))
-		Expect(records).To(ContainElement(HaveField("Path", "/events")))
+		Expect(records).To(ContainElement(HaveField("Path", p.path())))
 		a, err := p.sender.send(ctx, "large", fmt.Appendf(nil, `{"text":%q}`, bytes.Repeat([]byte("x"), 100)))
 		Expect(err).NotTo(HaveOccurred())
 		Expect(a.status).To(Equal(413))

@@ -47,7 +47,7 @@ func delivering() {
 			g.Expect(records).To(HaveLen(2))
 		}).Should(Succeed())
 		for _, d := range records {
-			Expect(d).To(And(HaveField("SHA256", digest(body)), HaveField("Path", "/events"), HaveField("Run", 1), HaveField("Attempt", 1)))
+			Expect(d).To(And(HaveField("SHA256", digest(body)), HaveField("Path", p.path()), HaveField("Run", 1), HaveField("Attempt", 1)))
 		}
 		Expect(records[0].ID).To(Equal(first))
 		Expect(records[1].ID).NotTo(Equal(first))

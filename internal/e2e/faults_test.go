@@ -25,6 +25,7 @@ func faults() {
 		}).Should(Succeed())
 		worker := p.pods(ctx, "worker")
 		Expect(worker).To(HaveLen(1))
+		breaks(1, "SIGKILL of a worker's process while the handler holds five requests, on a cluster")
 		kill(ctx, &worker[0])
 		p.handler.mend(ctx)
 
@@ -39,6 +40,7 @@ func faults() {
 				Expect(d.Attempt).To(Equal(2), "attempt of %s that succeeded", d.ID)
 			}
 		}
+		judge(ctx, p)
 	}, SpecTimeout(3*time.Minute))
 
 	It("loses nothing when ingress pods are deleted and killed under load", func(ctx SpecContext) {
@@ -48,6 +50,7 @@ func faults() {
 		l.progress(ctx, 40)
 		gone := p.pods(ctx, "ingress")
 		Expect(gone).To(HaveLen(2))
+		breaks(2, "one ingress pod deleted, the other's process killed, under load, on a cluster")
 		kubectl(ctx, "delete", "pod", "-n", p.ns, gone[0].Name, "--wait=false")
 		l.progress(ctx, 80)
 		kill(ctx, &gone[1])
@@ -58,16 +61,19 @@ func faults() {
 		AddReportEntry("Accepted, failed and sent again", fmt.Sprintf("%d, %d", len(accepted), len(failures)))
 		Expect(accepted).NotTo(BeEmpty())
 		p.handler.waitFor(ctx, 1, append(before, accepted...))
+		judge(ctx, p)
 	}, SpecTimeout(3*time.Minute))
 
 	It("takes and delivers webhooks while the manager is down", func(ctx SpecContext) {
 		before := succeeded(ctx, p)
+		breaks(1, "the manager scaled to nothing")
 		scaleManager(ctx, "0")
 		DeferCleanup(func(ctx SpecContext) { scaleManager(ctx, "1") }, NodeTimeout(2*time.Minute))
 		ids := p.acceptMany(ctx, "no-manager", 20)
 		for id, times := range p.handler.waitFor(ctx, 1, append(before, ids...)) {
 			Expect(times).To(Equal(1), "successes of %s", id)
 		}
+		judge(ctx, p)
 	}, SpecTimeout(3*time.Minute))
 
 	It("reconciles again after the manager was killed, with traffic going on", func(ctx SpecContext) {
@@ -76,6 +82,7 @@ func faults() {
 		DeferCleanup(l.stop)
 		pods := podsOf(ctx, system, managerSelector)
 		Expect(pods).To(HaveLen(1))
+		breaks(1, "SIGKILL of the manager, then another spec, under load")
 		kill(ctx, &pods[0])
 		kubectl(ctx, "patch", "whe", "-n", p.ns, p.name, "--type=merge", "-p", `{"spec":{"ingress":{"replicas":3}}}`)
 		Eventually(ctx, func() []corev1.Pod { return p.pods(ctx, "ingress") }).WithTimeout(90 * time.Second).Should(HaveLen(3))
@@ -83,6 +90,7 @@ func faults() {
 		accepted, failures := l.end()
 		Expect(failures).To(BeEmpty())
 		p.handler.waitFor(ctx, 1, append(before, accepted...))
+		judge(ctx, p)
 	}, SpecTimeout(4*time.Minute))
 }
 

@@ -23,9 +23,11 @@ import (
 
 func outages() {
 	var p *pipeline
+	var all []*pipeline
 	BeforeAll(func(ctx SpecContext) {
 		p = newPipeline(ctx, "outages")
 		p.waitRolledOut(ctx)
+		all = []*pipeline{p}
 	}, NodeTimeout(3*time.Minute))
 
 	It("takes and delivers webhooks while the API server is silent, and reconciles when it is back", func(ctx SpecContext) {
@@ -37,6 +39,7 @@ func outages() {
 		l := startLoad(ctx, p.sender, "silent", false)
 		DeferCleanup(l.stop)
 		l.progress(ctx, 40)
+		breaks(1, "SIGSTOP of the API server for "+env.outage.String()+", under load")
 		stopFor(ctx, server, env.outage)
 		l.progress(ctx, 40)
 		accepted, failures := l.end()
@@ -54,6 +57,7 @@ func outages() {
 		p.waitReady(ctx)
 		p.waitRolledOut(ctx)
 		p.handler.waitFor(ctx, 1, append(before, accepted...))
+		judge(ctx, all...)
 	}, SpecTimeout(20*time.Minute))
 
 	It("has one of two managers work, and the other when that falls silent, without replaying anything twice", func(ctx SpecContext) {
@@ -61,6 +65,7 @@ func outages() {
 		apply(ctx, q.endpoint(attempts(1)))
 		q.waitReady(ctx)
 		q.sender = newSender(ctx, q.url(ctx), secret)
+		all = append(all, q)
 		p.handler.behave(ctx, "status=500")
 		ids := q.acceptMany(ctx, "managers", 40)
 		q.waitDead(ctx, 40)
@@ -71,6 +76,7 @@ func outages() {
 		first := leader(ctx)
 		apply(ctx, q.replay("both", func(r *v1alpha1.EventReplay) { r.Spec.MaxPerSecond = 1 }))
 		Eventually(ctx, func() int64 { return q.getReplay(ctx, "both").Status.Replayed }).Should(BeNumerically(">", 2))
+		breaks(1, "SIGSTOP of the leading one of two managers in the middle of a replay, until the other leads")
 		processes := processesOf(containerOf(first))
 		if len(processes) == 0 {
 			kubectl(ctx, "delete", "pod", "-n", system, first.Name, "--wait=false")
@@ -91,6 +97,7 @@ func outages() {
 		for _, id := range ids {
 			Expect(counts).To(HaveKeyWithValue(id, 1), "deliveries of %s in run 2", id)
 		}
+		judge(ctx, all...)
 	}, SpecTimeout(6*time.Minute))
 
 	It("keeps what a deleted endpoint owes, says so, and delivers it once the endpoint is applied again", func(ctx SpecContext) {
@@ -98,6 +105,7 @@ func outages() {
 		apply(ctx, q.endpoint())
 		q.waitReady(ctx)
 		q.sender = newSender(ctx, q.url(ctx), secret)
+		all = append(all, q)
 		before := succeeded(ctx, p)
 		p.handler.behave(ctx, "status=503")
 		DeferCleanup(func(ctx SpecContext) { p.handler.mend(ctx) }, NodeTimeout(time.Minute))
@@ -106,6 +114,7 @@ func outages() {
 			d := q.get(ctx).Status.Deliveries
 			return d.Pending + d.Failed
 		}).Should(BeEquivalentTo(20))
+		breaks(1, "an endpoint deleted that owes 20 deliveries, and applied again")
 		kubectl(ctx, "delete", "whe", "-n", q.ns, q.name, "--timeout=60s")
 		Eventually(ctx, func() string {
 			return kubectl(ctx, "get", "events", "-n", q.ns, "--field-selector", "reason=DeliveriesKept", "-o", "jsonpath={.items[*].message}{.items[*].note}")
@@ -114,6 +123,7 @@ func outages() {
 		apply(ctx, q.endpoint())
 		q.waitReady(ctx)
 		p.handler.waitFor(ctx, 1, append(before, ids...))
+		judge(ctx, all...)
 	}, SpecTimeout(5*time.Minute))
 
 	It("lets an endpoint go whose database is away", func(ctx SpecContext) {
@@ -125,8 +135,10 @@ func outages() {
 		kubectl(ctx, "annotate", "whe", "-n", q.ns, q.name, "example.com/look=again")
 		Eventually(ctx, func() []metav1.Condition { return q.get(ctx).Status.Conditions }).WithTimeout(3 * time.Minute).
 			Should(haveCondition(v1alpha1.ConditionStoreReady, metav1.ConditionFalse, v1alpha1.ReasonDatabaseUnreachable))
+		breaks(1, "an endpoint deleted whose database does not answer")
 		kubectl(ctx, "delete", "whe", "-n", q.ns, q.name, "--timeout=30s")
 		Eventually(ctx, func() []corev1.Pod { return q.pods(ctx, "ingress") }).Should(BeEmpty())
+		judge(ctx, all...)
 	}, SpecTimeout(6*time.Minute))
 
 	It("keeps an ingress and loses nothing while its node is drained", func(ctx SpecContext) {
@@ -141,6 +153,7 @@ func outages() {
 		DeferCleanup(l.stop)
 		l.progress(ctx, 40)
 		DeferCleanup(func(ctx SpecContext) { kubectl(ctx, "uncordon", node) }, NodeTimeout(time.Minute))
+		breaks(1, "the only node drained, under load: one ingress stays, as the disruption budget says")
 		out, err := tryKubectl(ctx, "", "drain", node, "--ignore-daemonsets", "--delete-emptydir-data",
 			"--pod-selector=app.kubernetes.io/instance="+p.name, "--timeout=25s")
 		Expect(err).To(MatchError(ContainSubstring("disruption budget")), "what drain says, which has nowhere to move pods to: %s", out)
@@ -152,6 +165,7 @@ func outages() {
 		accepted, failures := l.end()
 		Expect(failures).To(BeEmpty())
 		p.handler.waitFor(ctx, 1, append(before, accepted...))
+		judge(ctx, all...)
 	}, SpecTimeout(4*time.Minute))
 }
 

@@ -60,7 +60,7 @@ func (p *pipeline) endpoint(changes ...func(*v1alpha1.WebhookEndpoint)) *v1alpha
 			},
 			Destinations: []v1alpha1.Destination{{
 				Name:  "handler",
-				HTTP:  v1alpha1.HTTPDestination{URL: handlerURL(p.ns, "/events"), TimeoutSeconds: 5},
+				HTTP:  v1alpha1.HTTPDestination{URL: handlerURL(p.ns, p.path()), TimeoutSeconds: 5},
 				Retry: v1alpha1.Retry{MaxAttempts: 20, MinBackoffSeconds: 1, MaxBackoffSeconds: 2},
 			}},
 			Worker: v1alpha1.Worker{LeaseSeconds: 10},
@@ -71,6 +71,9 @@ func (p *pipeline) endpoint(changes ...func(*v1alpha1.WebhookEndpoint)) *v1alpha
 	}
 	return e
 }
+
+// path is where the handler gets the endpoint's events.
+func (p *pipeline) path() string { return "/events/" + p.name }
 
 func named(name string) func(*v1alpha1.WebhookEndpoint) {
 	return func(e *v1alpha1.WebhookEndpoint) { e.Name = name }

@@ -22,6 +22,8 @@ import (
 	. "github.com/onsi/gomega"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
+
+	"github.com/ackrail/ackrail/internal/invariant"
 )
 
 func digest(body []byte) string {
@@ -31,13 +33,15 @@ func digest(body []byte) string {
 
 // delivered is what the handler records of a request, see hack/sink.
 type delivered struct {
-	Path    string `json:"path"`
-	ID      string `json:"id"`
-	Attempt int    `json:"attempt"`
-	Run     int    `json:"run"`
-	SHA256  string `json:"sha256"`
-	Status  int    `json:"status"`
-	Hang    bool   `json:"hang"`
+	Time    time.Time `json:"time"`
+	Path    string    `json:"path"`
+	ID      string    `json:"id"`
+	Attempt int       `json:"attempt"`
+	Run     int       `json:"run"`
+	Replay  string    `json:"replay"`
+	SHA256  string    `json:"sha256"`
+	Status  int       `json:"status"`
+	Hang    bool      `json:"hang"`
 }
 
 // handler is what the pipeline delivers to. It is told and asked through the
@@ -133,6 +137,19 @@ type sender struct {
 	url    string
 	secret string
 	client *http.Client
+	sends  *sends
+}
+
+// sends are the requests that were sent, with their answers.
+type sends struct {
+	mu  sync.Mutex
+	all []invariant.Send
+}
+
+func (s *sends) add(one invariant.Send) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.all = append(s.all, one)
 }
 
 // newSender makes a sender for an endpoint's URL, whose host is a Service's
@@ -165,6 +182,7 @@ func senderTo(ctx context.Context, endpoint *url.URL, secret string) *sender {
 			url:    "http://" + net.JoinHostPort(service.Spec.ClusterIP, port) + endpoint.Path,
 			secret: secret,
 			client: &http.Client{Transport: transport, Timeout: 10 * time.Second},
+			sends:  &sends{},
 		}
 	}
 	client, err := rest.HTTPClientFor(config)
@@ -172,7 +190,7 @@ func senderTo(ctx context.Context, endpoint *url.URL, secret string) *sender {
 	client.Timeout = 10 * time.Second
 	base := api.CoreV1().RESTClient().Get().Namespace(service.Namespace).Resource("services").
 		Name(service.Name + ":" + port).SubResource("proxy").URL()
-	return &sender{url: base.String() + endpoint.Path, secret: secret, client: client}
+	return &sender{url: base.String() + endpoint.Path, secret: secret, client: client, sends: &sends{}}
 }
 
 // with returns a sender that signs with another secret.
@@ -184,8 +202,8 @@ func (s *sender) with(secret string) *sender {
 
 // answer is what the ingress says.
 type answer struct {
-	status int
-	text   string
+	status           int
+	text, retryAfter string
 
 	Status  string `json:"status"`
 	EventID string `json:"eventId"`
@@ -193,7 +211,7 @@ type answer struct {
 
 // send sends a body under an idempotency key, as a push. An empty secret does
 // not sign.
-func (s *sender) send(ctx context.Context, key string, body []byte) (answer, error) {
+func (s *sender) send(ctx context.Context, key string, body []byte) (a answer, err error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, s.url, bytes.NewReader(body))
 	if err != nil {
 		return answer{}, err
@@ -206,6 +224,17 @@ func (s *sender) send(ctx context.Context, key string, body []byte) (answer, err
 		mac.Write(body)
 		request.Header.Set("X-Hub-Signature-256", "sha256="+hex.EncodeToString(mac.Sum(nil)))
 	}
+	at := time.Now()
+	defer func() {
+		one := invariant.Send{
+			Key: key, Body: sha256.Sum256(body), At: at, Answered: time.Now(), Status: a.status, EventID: a.EventID,
+			RetryAfter: a.retryAfter, Forged: s.secret == "",
+		}
+		if err != nil {
+			one.Err = err.Error()
+		}
+		s.sends.add(one)
+	}()
 	response, err := s.client.Do(request)
 	if err != nil {
 		return answer{}, err
@@ -215,7 +244,7 @@ func (s *sender) send(ctx context.Context, key string, body []byte) (answer, err
 	if err != nil {
 		return answer{}, err
 	}
-	a := answer{status: response.StatusCode, text: string(text)}
+	a = answer{status: response.StatusCode, text: string(text), retryAfter: response.Header.Get("Retry-After")}
 	if a.status/100 == 2 {
 		err = json.Unmarshal(text, &a)
 	}
