@@ -121,6 +121,7 @@ func TestRules(t *testing.T) {
 		}, ""},
 		{"a success that did not reach the worker", func(s *scene) { s.outcomes[0].status, s.receipts[0].Status = 0, 204 }, ""},
 		{"a late request of a frozen worker", func(s *scene) { s.vanished(); s.receipts[0].At, s.receipts[0].Status = at(2000), 204 }, ""},
+		{"a request after the snapshot", func(s *scene) { s.receipts = append(s.receipts, receipt(1, 3, 60_100, 204)) }, ""},
 		{"an endpoint that is gone with what it holds", func(s *scene) {
 			s.expect.Gone = []event.EndpointRef{github}
 			s.attempts, s.outcomes, s.ended, s.receipts = nil, nil, nil, nil
