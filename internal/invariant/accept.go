@@ -129,7 +129,7 @@ func (c *checker) answersForKey(n name, sends []*Send) {
 		}
 		id, _ := uuid.Parse(s.EventID) // answers judges it
 		switch {
-		case recent(last) && last.EventID != s.EventID && !(c.expect.LossAnnounced && c.lost(last)):
+		case recent(last) && last.EventID != s.EventID && (!c.expect.LossAnnounced || !c.lost(last)):
 			c.violated(I2, ofSend(s).say("one id for the key", "before that id %s", last.EventID))
 		case s.Status == http.StatusAccepted && recent(accepted) && accepted.EventID == s.EventID:
 			c.violated(I2, ofSend(s).say("a key that is accepted once", "202 twice"))
