@@ -6,6 +6,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/ackrail/ackrail/api/v1alpha1"
 	"github.com/ackrail/ackrail/internal/conditions"
@@ -56,6 +57,9 @@ func observe(kind string, d *appsv1.Deployment, why *fault) rollout {
 	case isRolling(d, replicas):
 		message := fmt.Sprintf("%d of %d pods are up to date, %d are available",
 			min(updated(d), replicas), replicas, d.Status.AvailableReplicas)
+		if n := ptr.Deref(d.Status.TerminatingReplicas, 0); n > 0 {
+			message += fmt.Sprintf(", %d on their way out", n)
+		}
 		return rollout{condition: conditions.New(kind, enough, v1alpha1.ReasonRollingOut, message), rolling: true}
 	case enough == metav1.ConditionFalse:
 		return rollout{condition: conditions.New(kind, enough, v1alpha1.ReasonUnavailable, available)}
@@ -76,6 +80,11 @@ func updated(d *appsv1.Deployment) int32 {
 
 func isRolling(d *appsv1.Deployment, replicas int32) bool {
 	if updated(d) < replicas || d.Status.Replicas > d.Status.UpdatedReplicas {
+		return true
+	}
+	// Former pods take and deliver as the former spec says until they have
+	// gone. Clusters before 1.35 may not tell.
+	if ptr.Deref(d.Status.TerminatingReplicas, 0) > 0 {
 		return true
 	}
 	progress := deploymentCondition(d, appsv1.DeploymentProgressing)

@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/ackrail/ackrail/api/v1alpha1"
 	"github.com/ackrail/ackrail/internal/conditions"
@@ -83,6 +84,14 @@ func TestObserve(t *testing.T) {
 		{
 			name: "an old one left", d: rolledOut(func(d *appsv1.Deployment) { d.Status.Replicas = 3 }),
 			want: "True RollingOut: 2 of 2 pods are up to date, 2 are available", state: "rolling",
+		},
+		{
+			name: "an old one going", d: rolledOut(func(d *appsv1.Deployment) { d.Status.TerminatingReplicas = ptr.To[int32](1) }),
+			want: "True RollingOut: 2 of 2 pods are up to date, 2 are available, 1 on their way out", state: "rolling",
+		},
+		{
+			name: "none going", d: rolledOut(func(d *appsv1.Deployment) { d.Status.TerminatingReplicas = ptr.To[int32](0) }),
+			want: "True Available: 2 of 2 pods are available",
 		},
 		{
 			name: "new, and none is up", d: rolledOut(available(0), progressing("ReplicaSetUpdated")),
