@@ -253,13 +253,16 @@ type ReplaySelector struct {
 
 // SkipReason is why no run was started for a delivery that was planned.
 //
-// +kubebuilder:validation:Enum=AlreadyPending;PayloadPurged;Purged;TakenByAnotherReplay
+// +kubebuilder:validation:Enum=AlreadyPending;DestinationGone;PayloadPurged;Purged;TakenByAnotherReplay
 type SkipReason string
 
 const (
 	// SkipReasonAlreadyPending counts those of which another run had not
 	// ended.
 	SkipReasonAlreadyPending SkipReason = "AlreadyPending"
+	// SkipReasonDestinationGone counts those whose destination the endpoint
+	// no longer had when it was their turn.
+	SkipReasonDestinationGone SkipReason = "DestinationGone"
 	// SkipReasonPayloadPurged counts those whose event was dropped at the end
 	// of its retention.
 	SkipReasonPayloadPurged SkipReason = "PayloadPurged"
@@ -327,7 +330,8 @@ type EventReplayStatus struct {
 	Dead int64 `json:"dead"`
 
 	// Skipped is for how many of the deliveries no run was started in the
-	// end, as skippedReasons says.
+	// end, as skippedReasons says. Of a dry run, for how many none would be
+	// because the endpoint no longer has their destination.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	Skipped int64 `json:"skipped"`
@@ -336,7 +340,7 @@ type EventReplayStatus struct {
 	// +optional
 	// +listType=map
 	// +listMapKey=reason
-	// +kubebuilder:validation:MaxItems=4
+	// +kubebuilder:validation:MaxItems=5
 	SkippedReasons []SkippedCount `json:"skippedReasons,omitempty"`
 
 	// SampleEventIDs are some of the events that were matched, for a look at
@@ -351,6 +355,15 @@ type EventReplayStatus struct {
 	// database's clock.
 	// +optional
 	StartTime *metav1.Time `json:"startTime,omitempty"`
+
+	// RatePerSecond is how many of the matched deliveries have ended, or were
+	// skipped, per second in the last minute: a decimal number such as "0.5"
+	// or "120", right but for a tenth. Absent when estimatedCompletionTime,
+	// which follows from it, is.
+	// +optional
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[0-9]+([.][0-9]+)?$')",message="must be a decimal number"
+	RatePerSecond string `json:"ratePerSecond,omitempty"`
 
 	// EstimatedCompletionTime is about when the replay will complete if it
 	// goes on as in the last minute. Absent while that is not known: in the

@@ -19,9 +19,10 @@ import (
 // Secret; any trouble with the database makes it be read at once.
 const keepURL = time.Minute
 
-// connect returns the database of a replay's endpoint, or what is in the way.
+// connect returns the database of a replay's endpoint, and notes in the
+// request which destinations the endpoint has, or returns what is in the way.
 // The error is one of the API server, which the caller should repeat.
-func (r *Reconciler) connect(ctx context.Context, obj *v1alpha1.EventReplay, m *memory) (replay.Store, *Obstacle, error) {
+func (r *Reconciler) connect(ctx context.Context, obj *v1alpha1.EventReplay, request *replay.Request, m *memory) (replay.Store, *Obstacle, error) {
 	endpoint := &v1alpha1.WebhookEndpoint{}
 	key := client.ObjectKey{Namespace: obj.Namespace, Name: obj.Spec.EndpointRef.Name}
 	switch err := r.client.Get(ctx, key, endpoint); {
@@ -33,6 +34,7 @@ func (r *Reconciler) connect(ctx context.Context, obj *v1alpha1.EventReplay, m *
 	case err != nil:
 		return nil, nil, fmt.Errorf("reading the endpoint: %w", err)
 	}
+	request.Present = Destinations(endpoint)
 	ref := endpoint.Spec.Database.SecretRef
 	if m.url == "" || m.secretRef != ref || time.Since(m.readAt) > keepURL {
 		url, obstacle, err := r.readURL(ctx, obj.Namespace, ref)

@@ -55,11 +55,11 @@ func (s fatalStore) PlanReplay(ctx context.Context, r replay.Request) error {
 	return s.step("after the plan", nil, s.Store.PlanReplay(ctx, r))
 }
 
-func (s fatalStore) RunReplay(ctx context.Context, id uuid.UUID, batch int) (queued, skipped int, err error) {
+func (s fatalStore) RunReplay(ctx context.Context, id uuid.UUID, present []string, batch int) (queued, skipped int, err error) {
 	if err := s.step("before a batch", nil, nil); err != nil {
 		return 0, 0, err
 	}
-	queued, skipped, err = s.Store.RunReplay(ctx, id, batch)
+	queued, skipped, err = s.Store.RunReplay(ctx, id, present, batch)
 	return queued, skipped, s.step("after a batch", nil, err)
 }
 
@@ -168,13 +168,13 @@ var _ = Describe("An EventReplay, when things go wrong,", func() {
 		Eventually(func() int64 { return w.now(ctx, first).Status.Pending }).Should(Equal(int64(5)))
 
 		w.suspend(ctx, second, false)
-		w.says(ctx, second, "Complete=True Succeeded: 0 runs succeeded")
+		w.says(ctx, second, "Complete=True Succeeded: 0 runs succeeded, 5 deliveries were skipped")
 		Expect(second.Status.SkippedReasons).To(Equal([]v1alpha1.SkippedCount{{Reason: v1alpha1.SkipReasonAlreadyPending, Count: 5}}))
 
 		Expect(w.deliver(ctx, event.VerdictDone)).To(HaveLen(5))
 		w.says(ctx, first, "Complete=True Succeeded: 5 runs succeeded")
 		w.suspend(ctx, third, false)
-		w.says(ctx, third, "Complete=True Succeeded: 0 runs succeeded")
+		w.says(ctx, third, "Complete=True Succeeded: 0 runs succeeded, 5 deliveries were skipped")
 		Expect(third.Status.SkippedReasons).To(Equal([]v1alpha1.SkippedCount{{Reason: v1alpha1.SkipReasonTakenByAnotherReplay, Count: 5}}))
 		Expect(w.runs(ctx)).To(Equal(map[int]int{1: 5, 2: 5}))
 	})
@@ -196,5 +196,46 @@ var _ = Describe("An EventReplay, when things go wrong,", func() {
 		Expect(next.Status.Matched).To(Equal(int64(dead-taken)), "the same name, but another plan")
 		Expect(next.Status.Succeeded).To(Equal(next.Status.Matched))
 		Expect(w.runs(ctx)).To(Equal(map[int]int{1: dead, 2: dead}))
+	})
+
+	const goneMessage = `Waiting for the destination "handler", which the endpoint no longer has and to which 128 runs have not ended: ` +
+		"add it again, or delete the replay"
+
+	It("starts nothing for a destination that is gone, and leaves the dead letters to another one", func(ctx SpecContext) {
+		w.dead(ctx, 5, "push")
+		w.destinations(ctx, "other")
+		dry := w.replay(ctx, "would-it", func(s *v1alpha1.EventReplaySpec) { s.Mode = v1alpha1.ReplayModeDryRun })
+		w.says(ctx, dry, "Complete=True DryRun: Would replay 0 deliveries, and skip 5 others whose destination the endpoint no longer has; nothing was changed")
+		r := w.replay(ctx, "too-late", nil)
+		w.says(ctx, r, "Planned=True Matched: Matched 5 deliveries", "Complete=True Succeeded: 0 runs succeeded, 5 deliveries were skipped")
+		for _, seen := range []*v1alpha1.EventReplay{dry, r} {
+			Expect(seen.Status.SkippedReasons).To(Equal([]v1alpha1.SkippedCount{{Reason: v1alpha1.SkipReasonDestinationGone, Count: 5}}))
+		}
+
+		w.destinations(ctx, "other", "handler")
+		again := w.replay(ctx, "in-time", nil)
+		Eventually(func() bool {
+			w.deliver(ctx, event.VerdictDone)
+			return Finished(w.now(ctx, again))
+		}).Should(BeTrue())
+		Expect(conditionLines(again)).To(ContainElement("Complete=True Succeeded: 5 runs succeeded"))
+		Expect(w.runs(ctx)).To(Equal(map[int]int{1: 5, 2: 5}))
+	})
+
+	It("says so when what it has started waits for a destination that was removed, and goes on when it is back", func(ctx SpecContext) {
+		w.dead(ctx, dead, "push")
+		r := w.replay(ctx, "stranded", nil)
+		Eventually(func() int64 { return w.now(ctx, r).Status.Pending }).Should(Equal(int64(128)))
+		w.destinations(ctx, "other")
+		w.says(ctx, r, "Complete=False Waiting: "+goneMessage, "Progressing=False Waiting: "+goneMessage)
+		Expect(r.Status.SkippedReasons).To(Equal([]v1alpha1.SkippedCount{{Reason: v1alpha1.SkipReasonDestinationGone, Count: dead - 128}}), "what was not started yet")
+		Expect(w.events(ctx, r)).To(ContainElement("Warning Waiting: " + goneMessage))
+
+		w.destinations(ctx, "other", "handler")
+		Eventually(func() bool {
+			w.deliver(ctx, event.VerdictDone)
+			return Finished(w.now(ctx, r))
+		}).Should(BeTrue())
+		Expect(conditionLines(r)).To(ContainElement("Complete=True Succeeded: 128 runs succeeded, 172 deliveries were skipped"))
 	})
 })

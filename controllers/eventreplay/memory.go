@@ -38,15 +38,14 @@ func (m *memory) patience(now *replay.Status) time.Duration {
 	return m.pause
 }
 
-// left returns for how long a replay that was just looked at will go on, zero
-// while that is not known. What was measured before it was suspended says
-// nothing about the time after.
-func (m *memory) left(r *v1alpha1.EventReplay, now *replay.Status) time.Duration {
+// outlook returns how a replay that was just looked at goes on. What was
+// measured before it was suspended says nothing about the time after.
+func (m *memory) outlook(r *v1alpha1.EventReplay, now *replay.Status) replay.Outlook {
 	if r.Spec.Suspend {
 		m.forecast = replay.Forecast{}
-		return 0
+		return replay.Outlook{}
 	}
-	return m.forecast.Left(now, time.Now())
+	return m.forecast.Look(now, time.Now())
 }
 
 // memories are those of all replays that are being worked on, by name. The

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -94,7 +96,7 @@ func (r *Reconciler) look(ctx context.Context, obj *v1alpha1.EventReplay) (Seen,
 		return Seen{Obstacle: final(v1alpha1.ReasonInvalidSpec, err)}, 0, nil
 	}
 	m := r.memories.of(obj)
-	store, obstacle, err := r.connect(ctx, obj, m)
+	store, obstacle, err := r.connect(ctx, obj, &request, m)
 	switch {
 	case err != nil:
 		return Seen{}, 0, err
@@ -121,7 +123,23 @@ func (r *Reconciler) look(ctx context.Context, obj *v1alpha1.EventReplay) (Seen,
 		m.forecast = replay.Forecast{}
 		return Seen{Obstacle: unavailable(err)}, retryPause, nil
 	}
-	return Seen{Progress: &status, Left: m.left(obj, &status)}, pause(obj, &status, m), nil
+	return Seen{Progress: &status, Outlook: m.outlook(obj, &status), Obstacle: stranded(&status, request.Present)}, pause(obj, &status, m), nil
+}
+
+// stranded is what is in the way of a replay of which nothing is left but runs
+// whose destination is gone; nil if there is more.
+func stranded(status *replay.Status, present []string) *Obstacle {
+	runs := status.Stranded(present)
+	if status.Planned() > 0 || len(runs) == 0 || len(runs) < len(status.OpenAt) {
+		return nil
+	}
+	names := make([]string, len(runs))
+	for i, r := range runs {
+		names[i] = strconv.Quote(r.Destination)
+	}
+	return &Obstacle{Reason: v1alpha1.ReasonDestinationNotFound, Message: fmt.Sprintf(
+		"Waiting for the destination %s, which the endpoint no longer has and to which %s not ended: add it again, or delete the replay",
+		strings.Join(names, ", "), count(status.Open, "run has", "runs have"))}
 }
 
 func final(reason string, err error) *Obstacle {
@@ -158,7 +176,7 @@ func step(ctx context.Context, s replay.Store, obj *v1alpha1.EventReplay, reques
 	if obj.Spec.Suspend {
 		return s.ReplayStatus(ctx, request.ID)
 	}
-	return replay.Advance(ctx, s, request.ID, pace)
+	return replay.Advance(ctx, s, request, pace)
 }
 
 // pause returns when to look at a replay again that nothing keeps from going

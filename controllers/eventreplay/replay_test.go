@@ -2,6 +2,7 @@ package eventreplay
 
 import (
 	"context"
+	"strconv"
 	"strings"
 	"time"
 
@@ -115,6 +116,7 @@ var _ = Describe("An EventReplay", func() {
 			`destination "warehouse": the database knows no such destination of the endpoint`
 		w.says(ctx, r, "Planned=False DestinationNotFound: "+message, "Progressing=False Waiting: "+message)
 
+		w.destinations(ctx, "handler", "warehouse")
 		warehouse := w.destination()
 		warehouse.Name = "warehouse"
 		Expect(w.store.Register(ctx, []event.DestinationRef{warehouse})).To(Succeed()) // as an ingress does
@@ -149,12 +151,16 @@ var _ = Describe("An EventReplay", func() {
 		began := time.Now()
 		r := w.replay(ctx, "slowly", func(s *v1alpha1.EventReplaySpec) { s.MaxPerSecond = perSecond })
 		estimates := map[time.Time]bool{}
+		var rates []float64
 		Eventually(func() int {
 			w.deliver(ctx, event.VerdictDone)
 			n := w.runs(ctx)[2]
 			Expect(float64(n)).To(BeNumerically("<=", perSecond*time.Since(began).Seconds()), "so many runs are too many by now")
 			if end := w.now(ctx, r).Status.EstimatedCompletionTime; end != nil {
 				estimates[end.Time] = true
+				perSecond, err := strconv.ParseFloat(r.Status.RatePerSecond, 64)
+				Expect(err).NotTo(HaveOccurred())
+				rates = append(rates, perSecond)
 			}
 			return n
 		}).Should(Equal(dead))
@@ -162,6 +168,8 @@ var _ = Describe("An EventReplay", func() {
 		complete(ctx, r, event.VerdictDone)
 		Expect(status(r)).To(Equal([]int64{dead, dead, dead, 0, 0}))
 		Expect(len(estimates)).To(And(BeNumerically(">", 0), BeNumerically("<", 4)))
+		Expect(rates).To(HaveEach(And(BeNumerically(">", 0), BeNumerically("<=", 1.5*perSecond))))
+		Expect(r.Status.RatePerSecond).To(BeEmpty(), "it does not go on")
 		for end := range estimates {
 			Expect(end).To(BeTemporally("~", r.Status.CompletionTime.Time, 20*time.Second))
 		}

@@ -72,6 +72,16 @@ func Request(r *v1alpha1.EventReplay) (replay.Request, error) {
 	return request, nil
 }
 
+// Destinations returns the names of an endpoint's destinations, as
+// replay.Request has them in Present.
+func Destinations(endpoint *v1alpha1.WebhookEndpoint) []string {
+	names := make([]string, len(endpoint.Spec.Destinations))
+	for i := range endpoint.Spec.Destinations {
+		names[i] = endpoint.Spec.Destinations[i].Name
+	}
+	return names
+}
+
 // statuses returns the HTTP status codes that a code or class stands for.
 func statuses(s string) ([]int32, error) {
 	low, many := s, 1

@@ -2,6 +2,8 @@ package eventreplay
 
 import (
 	"fmt"
+	"math"
+	"strconv"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -17,9 +19,9 @@ type Seen struct {
 	// its plan where it is a dry run. Nil: the database was not reached, or
 	// has no plan. What the status says already stays then.
 	Progress *replay.Status
-	// Left is for how long the replay will go on, zero while that is not
-	// known.
-	Left time.Duration
+	// Outlook is how fast and for how long the replay goes on, as far as that
+	// is known.
+	Outlook replay.Outlook
 	// Unseen: the database has never seen the endpoint, so there is nothing
 	// that could be replayed.
 	Unseen bool
@@ -57,10 +59,11 @@ func SetStatus(r *v1alpha1.EventReplay, seen Seen, at time.Time) {
 		set(r, v1alpha1.ConditionFailed, metav1.ConditionTrue, seen.Obstacle.Reason, seen.Obstacle.Message, at)
 	}
 	setProgressing(r, at)
-	if Finished(r) || r.Spec.Suspend {
-		seen.Left = 0
+	if Finished(r) || r.Spec.Suspend || seen.Obstacle != nil {
+		seen.Outlook = replay.Outlook{}
 	}
-	status.EstimatedCompletionTime = estimate(status.EstimatedCompletionTime, seen.Left, at)
+	status.EstimatedCompletionTime = estimate(status.EstimatedCompletionTime, seen.Outlook.Left, at)
+	status.RatePerSecond = rate(status.RatePerSecond, seen.Outlook.PerSecond)
 	if r.Spec.Suspend && !Finished(r) {
 		set(r, v1alpha1.ConditionSuspended, metav1.ConditionTrue, v1alpha1.ReasonSuspended, "spec.suspend is true: no further runs are started", at)
 	} else {
@@ -74,6 +77,7 @@ func setCounts(status *v1alpha1.EventReplayStatus, p *replay.Status) {
 	status.SkippedReasons = nil
 	for _, skipped := range []v1alpha1.SkippedCount{
 		{Reason: v1alpha1.SkipReasonAlreadyPending, Count: p.Skips.AlreadyPending},
+		{Reason: v1alpha1.SkipReasonDestinationGone, Count: p.Skips.DestinationGone},
 		{Reason: v1alpha1.SkipReasonPayloadPurged, Count: p.Skips.PayloadPurged},
 		{Reason: v1alpha1.SkipReasonPurged, Count: p.Skips.Purged},
 		{Reason: v1alpha1.SkipReasonTakenByAnotherReplay, Count: p.Skips.TakenByAnotherReplay},
@@ -104,6 +108,20 @@ func estimate(before *metav1.Time, left time.Duration, now time.Time) *metav1.Ti
 		return before
 	}
 	return &metav1.Time{Time: end.Add(estimateStep).Truncate(estimateStep)}
+}
+
+// rate writes deliveries per second with two significant digits, or "" for
+// zero: not known. An earlier rate stands while it is right but for a tenth.
+func rate(before string, perSecond float64) string {
+	if perSecond <= 0 {
+		return ""
+	}
+	if was, err := strconv.ParseFloat(before, 64); err == nil && math.Abs(was-perSecond) <= perSecond/10 {
+		return before
+	}
+	digits := 1 - int(math.Floor(math.Log10(perSecond)))
+	scale := math.Pow10(digits)
+	return strconv.FormatFloat(math.Round(perSecond*scale)/scale, 'f', max(digits, 0), 64)
 }
 
 // Finished reports whether the status says that a replay has completed or
@@ -192,13 +210,25 @@ func result(p *replay.Status) (reason, message string) {
 	case p.Matched == 0:
 		return v1alpha1.ReasonNothingMatched, nothingMessage
 	case p.Dead > 0:
-		return v1alpha1.ReasonCompletedWithFailures, fmt.Sprintf("%s succeeded, %s dead again", count(p.Succeeded, "run", "runs"), count(p.Dead, "is", "are"))
+		return v1alpha1.ReasonCompletedWithFailures, fmt.Sprintf("%s succeeded, %s dead again", count(p.Succeeded, "run", "runs"), count(p.Dead, "is", "are")) + skippedNote(p)
 	}
-	return v1alpha1.ReasonSucceeded, count(p.Succeeded, "run", "runs") + " succeeded"
+	return v1alpha1.ReasonSucceeded, count(p.Succeeded, "run", "runs") + " succeeded" + skippedNote(p)
+}
+
+// skippedNote tells of what was matched and not replayed, if anything was.
+func skippedNote(p *replay.Status) string {
+	if p.Skipped == 0 {
+		return ""
+	}
+	return ", " + count(p.Skipped, "delivery was", "deliveries were") + " skipped"
 }
 
 func dryRunMessage(p *replay.Status) string {
-	return "Would replay " + count(p.Matched, "delivery", "deliveries") + "; nothing was changed"
+	gone := ""
+	if p.Skipped > 0 {
+		gone = ", and skip " + count(p.Skipped, "one", "others") + " whose destination the endpoint no longer has"
+	}
+	return "Would replay " + count(p.Matched-p.Skipped, "delivery", "deliveries") + gone + "; nothing was changed"
 }
 
 func count(n int64, one, many string) string {

@@ -108,7 +108,7 @@ func TestStatus(t *testing.T) {
 			"Suspended=True Suspended: spec.suspend is true: no further runs are started",
 		}},
 		{"suspended too late", suspended, Seen{Progress: &replay.Status{PlannedAt: plannedAt, CompletedAt: &completedAt, Matched: 1, Skipped: 1, Skips: replay.Skips{PayloadPurged: 1}}}, "1 0 0 0 1", []string{
-			"Planned=True Matched: Matched 1 delivery", "Complete=True Succeeded: 0 runs succeeded",
+			"Planned=True Matched: Matched 1 delivery", "Complete=True Succeeded: 0 runs succeeded, 1 delivery was skipped",
 		}},
 		{"resumed", func(r *v1alpha1.EventReplay) {
 			suspended(r)
@@ -208,6 +208,7 @@ func checkInvariants(errorf func(string, ...any), r *v1alpha1.EventReplay) {
 		"more than was matched":                      s.Replayed+s.Skipped > s.Matched,
 		"runs are missing":                           s.Succeeded+s.Dead+s.Pending != s.Replayed,
 		"skipped for no reason":                      skipped != s.Skipped,
+		"an end without a rate, or otherwise":        (s.EstimatedCompletionTime != nil) != (s.RatePerSecond != ""),
 		"an end is estimated without progress":       s.EstimatedCompletionTime != nil && is["Progressing"] != "True",
 		"samples without a match, or otherwise":      len(s.SampleEventIDs) > 20 || int64(len(s.SampleEventIDs)) > s.Matched,
 		"of another generation":                      s.ObservedGeneration > r.Generation,
@@ -257,11 +258,11 @@ func TestStatusDetails(t *testing.T) {
 	r := newReplay()
 	SetStatus(r, Seen{Progress: &replay.Status{
 		Matched: 30, Queued: 5, Succeeded: 1, Dead: 1, Open: 3, Failed: 2, Sample: sample,
-		Skipped: 10, Skips: replay.Skips{AlreadyPending: 1, PayloadPurged: 2, Purged: 3, TakenByAnotherReplay: 4},
+		Skipped: 15, Skips: replay.Skips{AlreadyPending: 1, PayloadPurged: 2, Purged: 3, TakenByAnotherReplay: 4, DestinationGone: 5},
 	}}, lookedAt)
 	want := v1alpha1.EventReplayStatus{
-		Matched: 30, Replayed: 5, Pending: 3, Succeeded: 1, Dead: 1, Skipped: 10, SampleEventIDs: texts,
-		SkippedReasons: []v1alpha1.SkippedCount{{Reason: "AlreadyPending", Count: 1}, {Reason: "PayloadPurged", Count: 2}, {Reason: "Purged", Count: 3}, {Reason: "TakenByAnotherReplay", Count: 4}},
+		Matched: 30, Replayed: 5, Pending: 3, Succeeded: 1, Dead: 1, Skipped: 15, SampleEventIDs: texts,
+		SkippedReasons: []v1alpha1.SkippedCount{{Reason: "AlreadyPending", Count: 1}, {Reason: "DestinationGone", Count: 5}, {Reason: "PayloadPurged", Count: 2}, {Reason: "Purged", Count: 3}, {Reason: "TakenByAnotherReplay", Count: 4}},
 	}
 	got := r.Status.DeepCopy()
 	got.Conditions, got.ObservedGeneration = nil, 0
@@ -300,28 +301,30 @@ func TestEstimate(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			r := newReplay()
 			r.Status.EstimatedCompletionTime = tc.before
-			SetStatus(r, Seen{Progress: running(), Left: tc.left}, at(tc.now).Time)
+			SetStatus(r, Seen{Progress: running(), Outlook: replay.Outlook{Left: tc.left}}, at(tc.now).Time)
 			if got := r.Status.EstimatedCompletionTime; !got.Equal(tc.want) {
 				t.Errorf("at %s, want %s", got, tc.want)
 			}
 		})
 	}
+	anHour := replay.Outlook{Left: time.Hour, PerSecond: 3}
 	for name, tc := range map[string]struct {
 		is   func(*v1alpha1.EventReplay)
 		seen Seen
 	}{
-		"complete":  {nil, Seen{Progress: &replay.Status{CompletedAt: &completedAt, Matched: 1, Queued: 1, Succeeded: 1}, Left: time.Hour}},
-		"suspended": {suspended, Seen{Progress: running(), Left: time.Hour}},
+		"stranded":  {nil, Seen{Progress: running(), Outlook: anHour, Obstacle: away()}},
+		"complete":  {nil, Seen{Progress: &replay.Status{CompletedAt: &completedAt, Matched: 1, Queued: 1, Succeeded: 1}, Outlook: anHour}},
+		"suspended": {suspended, Seen{Progress: running(), Outlook: anHour}},
 		"waiting":   {nil, Seen{Obstacle: away()}},
 	} {
 		r := newReplay()
-		r.Status.EstimatedCompletionTime = at(5)
+		r.Status.EstimatedCompletionTime, r.Status.RatePerSecond = at(5), "3"
 		if tc.is != nil {
 			tc.is(r)
 		}
 		SetStatus(r, tc.seen, lookedAt)
-		if got := r.Status.EstimatedCompletionTime; got != nil {
-			t.Errorf("%s: ends at %s", name, got)
+		if got := r.Status; got.EstimatedCompletionTime != nil || got.RatePerSecond != "" {
+			t.Errorf("%s: ends at %s, %s per second", name, got.EstimatedCompletionTime, got.RatePerSecond)
 		}
 	}
 }
@@ -334,7 +337,7 @@ func TestEstimateIsSteady(t *testing.T) {
 	for second := range 600 {
 		now := lookedAt.Add(time.Duration(second) * time.Second)
 		ended := int64(second*50 + second%7*20) // batches end together
-		end := estimate(last, f.Left(&replay.Status{Matched: 30_300, Succeeded: ended}, now), now)
+		end := estimate(last, f.Look(&replay.Status{Matched: 30_300, Succeeded: ended}, now).Left, now)
 		if !end.Equal(last) {
 			changes++
 		}
@@ -345,6 +348,33 @@ func TestEstimateIsSteady(t *testing.T) {
 	}
 	if off := last.Sub(lookedAt.Add(606 * time.Second)).Abs(); off > 20*time.Second {
 		t.Errorf("off by %s at the end", off)
+	}
+}
+
+func TestRate(t *testing.T) {
+	for _, tc := range []struct {
+		before    string
+		perSecond float64
+		want      string
+	}{
+		{"", 0, ""},
+		{"3", 0, ""},
+		{"", 1.0 / 60, "0.017"},
+		{"", 0.5, "0.50"},
+		{"", 0.999, "1.00"},
+		{"", 3, "3.0"},
+		{"", 9.97, "10.0"},
+		{"", 48.6, "49"},
+		{"", 1234, "1200"},
+		{"1200", 1100, "1200"},
+		{"1200", 1090, "1100"},
+		{"49", 44.4, "44"},
+		{"49", 54, "49"},
+		{"", 1e9, "1000000000"},
+	} {
+		if got := rate(tc.before, tc.perSecond); got != tc.want {
+			t.Errorf("from %q to %g: %q, want %q", tc.before, tc.perSecond, got, tc.want)
+		}
 	}
 }
 

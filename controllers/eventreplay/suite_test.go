@@ -175,6 +175,21 @@ func (w *world) endpoint() *v1alpha1.WebhookEndpoint {
 	}
 }
 
+// destinations replaces the endpoint's destinations.
+func (w *world) destinations(ctx context.Context, names ...string) {
+	GinkgoHelper()
+	endpoint := w.endpoint()
+	Expect(w.Get(ctx, client.ObjectKeyFromObject(endpoint), endpoint)).To(Succeed())
+	before := endpoint.DeepCopy()
+	like := endpoint.Spec.Destinations[0]
+	endpoint.Spec.Destinations = nil
+	for _, name := range names {
+		like.Name = name
+		endpoint.Spec.Destinations = append(endpoint.Spec.Destinations, like)
+	}
+	Expect(w.Patch(ctx, endpoint, client.MergeFrom(before))).To(Succeed())
+}
+
 // replay makes an EventReplay of all that is dead, unless changed.
 func (w *world) replay(ctx context.Context, name string, change func(*v1alpha1.EventReplaySpec)) *v1alpha1.EventReplay {
 	GinkgoHelper()

@@ -86,7 +86,7 @@ func (f *replayFlags) run(cmd *cobra.Command) error {
 	failed := false
 	for i := range set.Replays {
 		r := &set.Replays[i]
-		runErr := f.runOne(cmd, s, r)
+		runErr := f.runOne(cmd, s, r, destinationsOf(set, r))
 		failed = failed || runErr != nil
 		if runErr != nil {
 			printError(cmd.ErrOrStderr(), fmt.Errorf("EventReplay %s/%s: %w", r.Namespace, r.Name, runErr))
@@ -107,12 +107,24 @@ func (f *replayFlags) run(cmd *cobra.Command) error {
 	return nil
 }
 
+// destinationsOf returns which destinations a replay's endpoint has, nil if the
+// manifests do not say.
+func destinationsOf(set *manifest.Set, r *v1alpha1.EventReplay) []string {
+	for i := range set.Endpoints {
+		if e := &set.Endpoints[i]; e.Namespace == r.Namespace && e.Name == r.Spec.EndpointRef.Name {
+			return eventreplay.Destinations(e)
+		}
+	}
+	return nil
+}
+
 // runOne runs a replay and fills its status in.
-func (f *replayFlags) runOne(cmd *cobra.Command, s *store.Store, r *v1alpha1.EventReplay) error {
+func (f *replayFlags) runOne(cmd *cobra.Command, s *store.Store, r *v1alpha1.EventReplay, present []string) error {
 	request, err := eventreplay.Request(r)
 	if err != nil {
 		return err
 	}
+	request.Present = present
 	dryRun := r.Spec.Mode == v1alpha1.ReplayModeDryRun
 	var status replay.Status
 	switch {

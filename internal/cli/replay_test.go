@@ -110,3 +110,25 @@ func TestReplayMode(t *testing.T) {
 		t.Errorf("6 runs, at most 2 in a second, took %s", took)
 	}
 }
+
+// The manifests say which destinations there are; without the endpoint among
+// them, that is not known, and nothing is skipped.
+func TestReplayWithoutADestination(t *testing.T) {
+	t.Parallel()
+	url, _ := newDeadLetters(t, 4)
+	elsewhere := strings.Replace(goodManifest, "- name: handler", "- name: other", 1)
+	for _, tc := range []struct{ manifests, spec, want string }{
+		{elsewhere + "---" + goodReplay, "mode: DryRun", "after-fix 4 0 0 0 4 Planned=True:DryRun Complete=True:DryRun"},
+		{goodReplay, "mode: DryRun", "after-fix 4 0 0 0 0 Planned=True:DryRun Complete=True:DryRun"},
+		{elsewhere + "---" + goodReplay, "limit: 3", "after-fix 3 0 0 0 3 Planned=True:Matched Complete=True:Succeeded"},
+	} {
+		f := runCommand(t, strings.TrimSuffix(tc.manifests, "\n")+"\n  "+tc.spec+"\n", "replay", "-f", "-", "--database-url", url)
+		var r v1alpha1.EventReplay
+		if err := yaml.Unmarshal([]byte(f.stdout), &r); err != nil {
+			t.Fatalf("%v: %s", err, f.stdout)
+		}
+		if got := summary(&r); got != tc.want || f.code != 0 {
+			t.Errorf("%s: %q, %+v, want %q", tc.spec, got, f, tc.want)
+		}
+	}
+}

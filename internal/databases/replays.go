@@ -56,9 +56,9 @@ func (r replays) PlanReplay(ctx context.Context, request replay.Request) error {
 }
 
 // RunReplay implements replay.Store.
-func (r replays) RunReplay(ctx context.Context, id uuid.UUID, batch int) (queued, skipped int, err error) {
+func (r replays) RunReplay(ctx context.Context, id uuid.UUID, present []string, batch int) (queued, skipped int, err error) {
 	err = r.call(ctx, func(s *store.Store) (err error) {
-		queued, skipped, err = s.RunReplay(ctx, id, batch)
+		queued, skipped, err = s.RunReplay(ctx, id, present, batch)
 		return err
 	})
 	return queued, skipped, err

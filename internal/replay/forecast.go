@@ -24,12 +24,21 @@ type mark struct {
 	ended int64
 }
 
-// Left takes a status into account, and returns after how long the replay will
-// have ended if it goes on as in the last minute. It is zero while nothing can
-// be said: in the first seconds, when nothing has ended for a minute, or if it
-// is more than a year. Times are those of this process, with a monotonic
-// clock.
-func (f *Forecast) Left(s *Status, now time.Time) time.Duration {
+// Outlook is how fast a replay goes on and for how long: both are zero while
+// nothing can be said.
+type Outlook struct {
+	// PerSecond is how many of its deliveries have ended per second, or were
+	// skipped.
+	PerSecond float64
+	// Left is after how long it will have ended if it goes on like that.
+	Left time.Duration
+}
+
+// Look takes a status into account, and returns the outlook by the last
+// minute. Nothing can be said in the first seconds, when nothing has ended for
+// a minute, or if more than a year is left. Times are those of this process,
+// with a monotonic clock.
+func (f *Forecast) Look(s *Status, now time.Time) Outlook {
 	ended := s.Skipped + s.Succeeded + s.Dead
 	if n := len(f.marks); n == 0 || now.Sub(f.marks[n-1].at) >= markEvery {
 		f.marks = append(f.marks, mark{now, ended})
@@ -39,11 +48,11 @@ func (f *Forecast) Left(s *Status, now time.Time) time.Duration {
 	}
 	took, progress := now.Sub(f.marks[0].at), ended-f.marks[0].ended
 	if took < markEvery || progress <= 0 {
-		return 0
+		return Outlook{}
 	}
 	left := float64(took) / float64(progress) * float64(s.Matched-ended)
 	if left > float64(farthest) {
-		return 0
+		return Outlook{}
 	}
-	return time.Duration(left)
+	return Outlook{PerSecond: float64(progress) / took.Seconds(), Left: time.Duration(left)}
 }

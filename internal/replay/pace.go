@@ -4,7 +4,6 @@ import (
 	"context"
 	"time"
 
-	"github.com/google/uuid"
 	"golang.org/x/time/rate"
 )
 
@@ -61,19 +60,19 @@ func newLimiter(maxPerSecond int) *rate.Limiter {
 // returns the status after that. It takes a second or little more. The errors
 // are ErrNotPlanned and those of the database; what was started before one is
 // not lost.
-func Advance(ctx context.Context, s Store, id uuid.UUID, p *Pace) (Status, error) {
-	status, err := s.ReplayStatus(ctx, id)
+func Advance(ctx context.Context, s Store, r Request, p *Pace) (Status, error) {
+	status, err := s.ReplayStatus(ctx, r.ID)
 	if err != nil {
 		return Status{}, err
 	}
-	room := p.room(&status)
+	room := p.room(&status, r.Present)
 	moved := false
 	for began := time.Now(); time.Since(began) < slice && status.Planned() > 0; {
 		batch := min(batchSize, room, p.tokens())
 		if batch <= 0 {
 			break
 		}
-		queued, skipped, err := s.RunReplay(ctx, id, int(batch))
+		queued, skipped, err := s.RunReplay(ctx, r.ID, r.Present, int(batch))
 		if err != nil {
 			return Status{}, err
 		}
@@ -91,20 +90,26 @@ func Advance(ctx context.Context, s Store, id uuid.UUID, p *Pace) (Status, error
 		return status, nil
 	}
 	_ = s.Wake(ctx)
-	return s.ReplayStatus(ctx, id)
+	return s.ReplayStatus(ctx, r.ID)
 }
 
 // room fits the window to what the workers have ended since the last step,
-// and returns how many runs fit in.
-func (p *Pace) room(status *Status) int64 {
-	busy := status.Open - status.Failed
+// and returns how many runs fit in. What no worker can end, since its
+// destination is gone, takes up no room.
+func (p *Pace) room(status *Status, present []string) int64 {
+	open, failed := status.Open, status.Failed
+	for _, stranded := range status.Stranded(present) {
+		open -= stranded.Open
+		failed -= stranded.Failed
+	}
+	busy := open - failed
 	switch {
 	case p.filled && busy <= p.window/2:
 		p.window = min(2*p.window, mostWindow)
 	case busy > p.window/4*3:
 		p.window = max(p.window/2, leastWindow)
 	}
-	return min(p.window-busy, mostOpen-status.Open)
+	return min(p.window-busy, mostOpen-open)
 }
 
 func (p *Pace) tokens() int64 {

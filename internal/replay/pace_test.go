@@ -5,8 +5,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/uuid"
-
 	"github.com/ackrail/ackrail/internal/event"
 	"github.com/ackrail/ackrail/internal/replay"
 	"github.com/ackrail/ackrail/internal/store"
@@ -25,7 +23,7 @@ func planned(t *testing.T, s *store.Store) replay.Request {
 
 func advance(t *testing.T, s *store.Store, r replay.Request, p *replay.Pace) replay.Status {
 	t.Helper()
-	status, err := replay.Advance(t.Context(), s, r.ID, p)
+	status, err := replay.Advance(t.Context(), s, r, p)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -136,7 +134,7 @@ func TestStartHonoursTheRate(t *testing.T) {
 
 func TestAdvanceToTheEnd(t *testing.T) {
 	s := openStore(t, newDead(t, several))
-	if _, err := replay.Advance(t.Context(), s, uuid.New(), replay.NewPace(0)); !errors.Is(err, replay.ErrNotPlanned) {
+	if _, err := replay.Advance(t.Context(), s, afterFix(), replay.NewPace(0)); !errors.Is(err, replay.ErrNotPlanned) {
 		t.Errorf("without a plan: %v, want %v", err, replay.ErrNotPlanned)
 	}
 	r := planned(t, s)

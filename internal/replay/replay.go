@@ -33,7 +33,7 @@ func Start(ctx context.Context, s Store, r Request, maxPerSecond int) (Status, e
 		if err := limiter.WaitN(ctx, n); err != nil {
 			return Status{}, err
 		}
-		queued, skipped, err := s.RunReplay(ctx, r.ID, n)
+		queued, skipped, err := s.RunReplay(ctx, r.ID, r.Present, n)
 		if err != nil {
 			return Status{}, err
 		}

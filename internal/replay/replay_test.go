@@ -134,13 +134,13 @@ func afterFix() replay.Request {
 	}
 }
 
-// wantStatus compares everything but the times and the sample.
+// wantStatus compares everything but the times, the sample and where runs are open.
 func wantStatus(t *testing.T, want, got replay.Status, completed bool) {
 	t.Helper()
 	if got.PlannedAt.IsZero() || completed != (got.CompletedAt != nil) {
 		t.Errorf("planned at %s, completed at %v", got.PlannedAt, got.CompletedAt)
 	}
-	want.PlannedAt, want.CompletedAt, want.Sample = got.PlannedAt, got.CompletedAt, got.Sample
+	want.PlannedAt, want.CompletedAt, want.Sample, want.OpenAt = got.PlannedAt, got.CompletedAt, got.Sample, got.OpenAt
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("status (-want +got):\n%s", diff)
 	}

@@ -3,6 +3,7 @@ package replay
 import (
 	"errors"
 	"reflect"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -25,6 +26,10 @@ type Request struct {
 	// taken, in a canonical form: a second request under the same id must
 	// have the same.
 	Spec string
+	// Present are the destinations that the endpoint has at this moment: what
+	// is planned for another one is skipped when its turn comes. Nil: not
+	// known, so nothing is.
+	Present []string
 }
 
 // Selector says which deliveries of an endpoint a replay takes. Empty fields
@@ -67,8 +72,17 @@ type Status struct {
 	// Failed are those of Open whose last attempt failed: they wait for
 	// their next one, and for no worker.
 	Failed int64
+	// OpenAt is Open by destination, sorted by name.
+	OpenAt []OpenRuns
 	// Sample are events of the plan: the 20 oldest.
 	Sample []event.ID
+}
+
+// OpenRuns are the runs at one destination that have not ended.
+type OpenRuns struct {
+	Destination string
+	// Failed are those of Open that wait for their next attempt.
+	Open, Failed int64
 }
 
 // Skips counts planned deliveries for which no run was started.
@@ -81,11 +95,24 @@ type Skips struct {
 	Purged int64
 	// TakenByAnotherReplay: another replay's run of it has ended.
 	TakenByAnotherReplay int64
+	// DestinationGone: the endpoint no longer had the destination.
+	DestinationGone int64
 }
 
 // Planned returns how many deliveries of the plan are neither queued nor
 // skipped yet.
 func (s *Status) Planned() int64 { return s.Matched - s.Queued - s.Skipped }
+
+// Stranded returns the runs that have not ended and cannot, as long as the
+// endpoint has no destinations but those present: nil if it is not known.
+func (s *Status) Stranded(present []string) (runs []OpenRuns) {
+	for _, r := range s.OpenAt {
+		if present != nil && !slices.Contains(present, r.Destination) {
+			runs = append(runs, r)
+		}
+	}
+	return runs
+}
 
 // Same reports whether two looks at the same replay have seen the same.
 func (s *Status) Same(other *Status) bool { return reflect.DeepEqual(s, other) }

@@ -26,9 +26,23 @@ func TestRoom(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			p := &Pace{window: tc.window, filled: tc.filled}
-			if got := p.room(&Status{Open: tc.open, Failed: tc.failed}); got != tc.room || p.window != tc.after {
+			if got := p.room(&Status{Open: tc.open, Failed: tc.failed}, []string{"handler"}); got != tc.room || p.window != tc.after {
 				t.Errorf("room for %d in a window of %d, want %d in %d", got, p.window, tc.room, tc.after)
 			}
 		})
+	}
+}
+
+// What waits at a destination that is gone leaves the room to the others.
+func TestRoomBesideTheStranded(t *testing.T) {
+	status := Status{Open: 128 + mostOpen, Failed: 28 + mostOpen, OpenAt: []OpenRuns{{"handler", 28, 28}, {"old", 100 + mostOpen, mostOpen}}}
+	for _, tc := range []struct {
+		present []string
+		room    int64
+	}{{nil, -128}, {[]string{"handler"}, 256}, {[]string{"handler", "old"}, -128}} {
+		p := &Pace{window: 128, filled: true}
+		if got := p.room(&status, tc.present); got != tc.room {
+			t.Errorf("destinations %q: room for %d, want %d", tc.present, got, tc.room)
+		}
 	}
 }

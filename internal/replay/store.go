@@ -18,8 +18,9 @@ type Store interface {
 	PlanReplay(ctx context.Context, r Request) error
 	// RunReplay starts runs for the next planned deliveries, at most batch,
 	// and returns how many were queued and how many had to be skipped: both
-	// are 0 when nothing is planned any more.
-	RunReplay(ctx context.Context, id uuid.UUID, batch int) (queued, skipped int, err error)
+	// are 0 when nothing is planned any more. Of present see
+	// Request.Present.
+	RunReplay(ctx context.Context, id uuid.UUID, present []string, batch int) (queued, skipped int, err error)
 	// ReplayStatus returns the status, or ErrNotPlanned.
 	ReplayStatus(ctx context.Context, id uuid.UUID) (Status, error)
 	// Wake tells the workers that something is due. Workers that miss it

@@ -68,7 +68,7 @@ func TestThroughPgBouncer(t *testing.T) {
 	queued := make([]int, workers)
 	parallel(workers, func(i int) {
 		for {
-			n, k, err := stores[i].RunReplay(context.Background(), r.ID, 10)
+			n, k, err := stores[i].RunReplay(context.Background(), r.ID, nil, 10)
 			queued[i] += n
 			if errs[i] = err; err != nil || n+k == 0 {
 				return

@@ -190,7 +190,7 @@ func TestRetention(t *testing.T) {
 			if err := s.PlanReplay(t.Context(), replay); err != nil {
 				t.Fatal(err)
 			}
-			if queued, skipped, err := s.RunReplay(t.Context(), replay.ID, 10); queued != 1 || skipped != 0 || err != nil {
+			if queued, skipped, err := s.RunReplay(t.Context(), replay.ID, nil, 10); queued != 1 || skipped != 0 || err != nil {
 				t.Fatalf("queued %d, skipped %d, %v", queued, skipped, err)
 			}
 			lapse(t, s)
@@ -483,7 +483,7 @@ func TestPurgeWaitsForReplays(t *testing.T) {
 	}
 	errs := make(chan error, 2)
 	go func() {
-		_, _, err := s.RunReplay(context.Background(), replay.ID, 10)
+		_, _, err := s.RunReplay(context.Background(), replay.ID, nil, 10)
 		errs <- err
 	}()
 	waitForLocks(t, s, "advisory", 1)
@@ -519,7 +519,7 @@ func TestReplayOfAnEventThatEndsSoon(t *testing.T) {
 	if err := s.PlanReplay(t.Context(), replay); err != nil {
 		t.Fatal(err)
 	}
-	if queued, _, err := s.RunReplay(t.Context(), replay.ID, 10); queued != 1 || err != nil {
+	if queued, _, err := s.RunReplay(t.Context(), replay.ID, nil, 10); queued != 1 || err != nil {
 		t.Fatalf("queued %d, %v", queued, err)
 	}
 	same(t, "held events", []uuid.UUID{id}, column[uuid.UUID](t, s, "SELECT id FROM held_event"))

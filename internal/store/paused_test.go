@@ -28,7 +28,7 @@ func TestPausedProcessHoldsNobodyUp(t *testing.T) {
 			if err := s.PlanReplay(ctx, r); err != nil {
 				return err
 			}
-			_, _, err := s.RunReplay(ctx, r.ID, 1)
+			_, _, err := s.RunReplay(ctx, r.ID, nil, 1)
 			return err
 		}},
 		"purge": {"DELETE FROM held_event", func(ctx context.Context, s *Store, _ int) error {

@@ -153,7 +153,7 @@ func calls(events []string, replay uuid.UUID) map[string]struct {
 		}}, "delivery_pkey"},
 		"renew":         {call{sqlRenew, []any{events, ones, ones, ones, zeros}}, "delivery_pkey"},
 		"counts":        {call{sqlCounts, []any{namespaces, endpoints, []string{"a", "b"}}}, "delivery_due"},
-		"run_replay":    {call{sqlRunReplay, []any{replay, 10}}, "delivery_pkey"},
+		"run_replay":    {call{sqlRunReplay, []any{replay, 10, []string{"handler"}}}, "delivery_pkey"},
 		"replay_status": {call{sqlReplayStatus, []any{replay}}, "delivery_replay"},
 		"finish_replay": {call{sqlFinishReplay, []any{replay}}, "delivery_replay"},
 	}

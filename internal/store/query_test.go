@@ -189,7 +189,7 @@ func TestErrorsNameWhatWasDone(t *testing.T) {
 		"reading the event":                   func() error { _, err := s.ShowEvent(t.Context(), id); return err },
 		"counting what the replay would take": func() error { _, err := s.CountReplay(t.Context(), newReplay(t, replay.Selector{})); return err },
 		"planning the replay":                 func() error { return s.PlanReplay(t.Context(), newReplay(t, replay.Selector{})) },
-		"running the replay":                  func() error { _, _, err := s.RunReplay(t.Context(), id, 1); return err },
+		"running the replay":                  func() error { _, _, err := s.RunReplay(t.Context(), id, nil, 1); return err },
 		"reading the replay's status":         func() error { _, err := s.ReplayStatus(t.Context(), id); return err },
 		"waking the workers":                  func() error { return s.Wake(t.Context()) },
 		"listening for work":                  func() error { return s.Listen(t.Context(), func() {}) },

@@ -16,13 +16,16 @@ import (
 var _ replay.Store = (*Store)(nil)
 
 // CountReplay returns the status that a replay would have after PlanReplay: by
-// the same selection, and without changing anything.
+// the same selection, and without changing anything. What would be skipped
+// because its destination is gone already counts as skipped.
 func (s *Store) CountReplay(ctx context.Context, r replay.Request) (replay.Status, error) {
 	var status replay.Status
 	if err := s.checkDestinations(ctx, &r); err != nil {
 		return status, err
 	}
-	err := s.pool.QueryRow(ctx, sqlCountReplay, selection(&r)...).Scan(&status.PlannedAt, &status.Matched, &status.Sample)
+	args := append(selection(&r), r.Present)
+	err := s.pool.QueryRow(ctx, sqlCountReplay, args...).Scan(&status.PlannedAt, &status.Matched, &status.Skips.DestinationGone, &status.Sample)
+	status.Skipped = status.Skips.DestinationGone
 	if errors.Is(err, pgx.ErrNoRows) {
 		return replay.Status{}, fmt.Errorf("endpoint %s: %w", r.Endpoint, replay.ErrUnknownEndpoint)
 	}
@@ -108,13 +111,14 @@ func (s *Store) comparePlanned(ctx context.Context, r replay.Request) error {
 
 // RunReplay starts new runs for the next planned deliveries of a replay, at
 // most batch, and returns how many were queued and how many had to be
-// skipped; both are 0 when nothing is planned any more. However often and
-// from wherever it is called, and whenever it is interrupted, a planned
-// delivery is taken once.
-func (s *Store) RunReplay(ctx context.Context, id uuid.UUID, batch int) (queued, skipped int, err error) {
+// skipped; both are 0 when nothing is planned any more. Present are the
+// destinations that the endpoint has, nil if that is not known: for others no
+// run is started. However often and from wherever it is called, and whenever
+// it is interrupted, a planned delivery is taken once.
+func (s *Store) RunReplay(ctx context.Context, id uuid.UUID, present []string, batch int) (queued, skipped int, err error) {
 	b := &pgx.Batch{}
 	lockReplays(b)
-	b.Queue(sqlRunReplay, id, batch).QueryRow(func(row pgx.Row) error { return row.Scan(&queued, &skipped) })
+	b.Queue(sqlRunReplay, id, batch, present).QueryRow(func(row pgx.Row) error { return row.Scan(&queued, &skipped) })
 	return queued, skipped, classify("running the replay", s.together(ctx, b))
 }
 
@@ -135,8 +139,8 @@ func (s *Store) ReplayStatus(ctx context.Context, id uuid.UUID) (replay.Status, 
 	var r replay.Status
 	err := s.pool.QueryRow(ctx, sqlReplayStatus, id).Scan(&r.PlannedAt, &r.CompletedAt,
 		&r.Matched, &r.Queued, &r.Skipped,
-		&r.Skips.AlreadyPending, &r.Skips.PayloadPurged, &r.Skips.Purged, &r.Skips.TakenByAnotherReplay,
-		&r.Succeeded, &r.Dead, &r.Open, &r.Failed, &r.Sample)
+		&r.Skips.AlreadyPending, &r.Skips.PayloadPurged, &r.Skips.Purged, &r.Skips.TakenByAnotherReplay, &r.Skips.DestinationGone,
+		&r.Succeeded, &r.Dead, &r.Open, &r.Failed, &r.OpenAt, &r.Sample)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return replay.Status{}, replay.ErrNotPlanned
 	}

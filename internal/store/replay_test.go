@@ -35,7 +35,7 @@ func plan(t testing.TB, s *Store, r replay.Request) replay.Request {
 func run(t testing.TB, s *Store, r replay.Request, batch int) (queued, skipped int) {
 	t.Helper()
 	for {
-		q, k, err := s.RunReplay(t.Context(), r.ID, batch)
+		q, k, err := s.RunReplay(t.Context(), r.ID, nil, batch)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -158,7 +158,7 @@ func TestReplayOfWhatIsNotThere(t *testing.T) {
 			t.Errorf("unknown endpoint: %v, want %v", err, replay.ErrUnknownEndpoint)
 		}
 	}
-	if queued, skipped, err := s.RunReplay(t.Context(), r.ID, 10); queued+skipped != 0 || err != nil {
+	if queued, skipped, err := s.RunReplay(t.Context(), r.ID, nil, 10); queued+skipped != 0 || err != nil {
 		t.Errorf("unknown replay: queued %d, skipped %d, %v", queued, skipped, err)
 	}
 	if _, err := s.ReplayStatus(t.Context(), r.ID); !errors.Is(err, replay.ErrNotPlanned) || errors.Is(err, ErrUnavailable) {
@@ -385,7 +385,7 @@ func TestReplayGoesOn(t *testing.T) {
 	s := openStore(t, url)
 	ids := newDead(t, s, 25)
 	r := plan(t, s, newReplay(t, replay.Selector{States: selectDead}))
-	if queued, _, err := s.RunReplay(t.Context(), r.ID, 10); queued != 10 || err != nil {
+	if queued, _, err := s.RunReplay(t.Context(), r.ID, nil, 10); queued != 10 || err != nil {
 		t.Fatalf("queued %d, %v", queued, err)
 	}
 	wantStatus(t, s, r, progress{Matched: 25, Queued: 10, Open: 10, Planned: 15})
@@ -419,7 +419,7 @@ func TestReplaysAtOnce(t *testing.T) {
 	queued, skipped, errs := make([]int, runners), make([]int, runners), make([]error, runners)
 	parallel(runners, func(i int) {
 		for {
-			q, k, err := stores[i].RunReplay(t.Context(), replays[i%2].ID, 7)
+			q, k, err := stores[i].RunReplay(t.Context(), replays[i%2].ID, nil, 7)
 			queued[i], skipped[i] = queued[i]+q, skipped[i]+k
 			if errs[i] = err; err != nil || q+k == 0 {
 				return
@@ -447,28 +447,31 @@ func TestReplaySkips(t *testing.T) {
 		// meanwhile happens between the plan and the run.
 		meanwhile func(*testing.T, *Store)
 		want      string
+		present   []string
 	}{
 		{"another replay's run is open", selectDead, func(t *testing.T, s *Store) {
 			run(t, s, plan(t, s, newReplay(t, replay.Selector{States: selectDead})), 10)
-		}, "AlreadyPending"},
+		}, "AlreadyPending", nil},
 		{"another replay's run has ended", selectDead, func(t *testing.T, s *Store) {
 			run(t, s, plan(t, s, newReplay(t, replay.Selector{States: selectDead})), 10)
 			finish(t, s, event.VerdictDone, claimOne(t, s))
-		}, "TakenByAnotherReplay"},
+		}, "TakenByAnotherReplay", nil},
 		{"another replay's run is dead", selectDead, func(t *testing.T, s *Store) {
 			run(t, s, plan(t, s, newReplay(t, replay.Selector{States: selectDead})), 10)
 			finish(t, s, event.VerdictDead, claimOne(t, s))
-		}, "TakenByAnotherReplay"},
+		}, "TakenByAnotherReplay", nil},
 		{"a done one was replayed", selectDone, func(t *testing.T, s *Store) {
 			run(t, s, plan(t, s, newReplay(t, replay.Selector{States: selectDone})), 10)
 			finish(t, s, event.VerdictDone, claimOne(t, s))
-		}, "TakenByAnotherReplay"},
+		}, "TakenByAnotherReplay", nil},
 		{"the dead letter expired", selectDead, func(t *testing.T, s *Store) {
 			execute(t, s, "UPDATE dead_letter SET expires_at = now()")
 			maintain(t, s)
-		}, "Purged"},
-		{"the payload is gone", selectDead, func(t *testing.T, s *Store) { execute(t, s, "DELETE FROM event") }, "PayloadPurged"},
-		{"the payload of a done one is gone", selectDone, func(t *testing.T, s *Store) { execute(t, s, "DELETE FROM event") }, "PayloadPurged"},
+		}, "Purged", nil},
+		{"the payload is gone", selectDead, func(t *testing.T, s *Store) { execute(t, s, "DELETE FROM event") }, "PayloadPurged", nil},
+		{"the destination is gone", selectDead, func(*testing.T, *Store) {}, "DestinationGone", []string{"b"}},
+		{"all destinations are gone", selectDone, func(*testing.T, *Store) {}, "DestinationGone", []string{}},
+		{"the payload of a done one is gone", selectDone, func(t *testing.T, s *Store) { execute(t, s, "DELETE FROM event") }, "PayloadPurged", nil},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			s := newStore(t)
@@ -481,14 +484,15 @@ func TestReplaySkips(t *testing.T) {
 			r := plan(t, s, newReplay(t, replay.Selector{States: tc.states}))
 			tc.meanwhile(t, s)
 			before := value[int](t, s, "SELECT count(*)::int FROM delivery")
-			if queued, skipped := run(t, s, r, 10); queued != 0 || skipped != 1 {
-				t.Errorf("queued %d, skipped %d", queued, skipped)
+			if queued, skipped, err := s.RunReplay(t.Context(), r.ID, tc.present, 10); queued != 0 || skipped != 1 || err != nil {
+				t.Errorf("queued %d, skipped %d: %v", queued, skipped, err)
 			}
 			same(t, "reasons", []string{tc.want}, skips(t, s, r))
 			same(t, "deliveries", before, value[int](t, s, "SELECT count(*)::int FROM delivery"))
 			got := wantStatus(t, s, r, progress{Matched: 1, Skipped: 1, Completed: true})
 			same(t, "skips", map[string]replay.Skips{
 				"AlreadyPending": {AlreadyPending: 1}, "PayloadPurged": {PayloadPurged: 1}, "Purged": {Purged: 1}, "TakenByAnotherReplay": {TakenByAnotherReplay: 1},
+				"DestinationGone": {DestinationGone: 1},
 			}[tc.want], got.Skips)
 		})
 	}
@@ -540,4 +544,35 @@ func TestReplayStatusThroughItsLife(t *testing.T) {
 	maintain(t, s)
 	again := wantStatus(t, s, r, final)
 	same(t, "status", completed, again)
+}
+
+// What is planned for destinations that are gone is told before a plan is
+// made, does not keep the others from being replayed, and can be replayed
+// when they are back.
+func TestReplayWithoutADestination(t *testing.T) {
+	s := newStore(t)
+	enqueueNew(t, s, 3, "a", "b")
+	finish(t, s, event.VerdictDead, claim(t, s, want("a"), want("b"))...)
+	r := newReplay(t, replay.Selector{States: selectDead})
+	r.Present = []string{"a", "c"}
+	counted, err := s.CountReplay(t.Context(), r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	same(t, "counted", []int64{6, 3, 3}, []int64{counted.Matched, counted.Skipped, counted.Skips.DestinationGone})
+	plan(t, s, r)
+	if queued, skipped, err := s.RunReplay(t.Context(), r.ID, r.Present, 10); queued != 3 || skipped != 3 || err != nil {
+		t.Fatalf("queued %d, skipped %d: %v", queued, skipped, err)
+	}
+	finish(t, s, event.VerdictFailed, claim(t, s, want("a", most(1)))...)
+	got := wantStatus(t, s, r, progress{Matched: 6, Queued: 3, Skipped: 3, Open: 3, Failed: 1})
+	same(t, "open runs", []replay.OpenRuns{{Destination: "a", Open: 3, Failed: 1}}, got.OpenAt)
+	same(t, "stranded", nil, got.Stranded(r.Present))
+	same(t, "stranded without a", got.OpenAt, got.Stranded([]string{"b"}))
+	same(t, "stranded, for all that is known", nil, got.Stranded(nil))
+
+	back := plan(t, s, newReplay(t, replay.Selector{States: selectDead}))
+	if queued, skipped := run(t, s, back, 10); queued != 3 || skipped != 0 {
+		t.Errorf("when it is back: queued %d, skipped %d", queued, skipped)
+	}
 }

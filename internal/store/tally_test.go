@@ -125,7 +125,7 @@ func (a *actor) replay(ctx context.Context) error {
 	if err := a.s.PlanReplay(ctx, r); err != nil && !errors.Is(err, replay.ErrUnknownEndpoint) {
 		return err
 	}
-	_, _, err := a.s.RunReplay(ctx, r.ID, 1+a.random.IntN(5))
+	_, _, err := a.s.RunReplay(ctx, r.ID, nil, 1+a.random.IntN(5))
 	return err
 }
 

@@ -1,10 +1,12 @@
 -- Queues the next planned items of a replay as new runs, or says why not. Run
 -- 0 was planned for what had none.
--- $1 replay, $2 most items. Under the lock that all replays share, so that no
+-- $1 replay, $2 most items, $3 destinations that the endpoint has (NULL: not
+-- known). Under the lock that all replays share, so that no
 -- other replay starts a run of the same delivery in the meantime. On + 0 see
 -- complete.sql.
 WITH picked AS MATERIALIZED (
-    SELECT i.event_id, i.destination_id, i.run
+    SELECT i.event_id, i.destination_id, i.run,
+           (SELECT n.name FROM destination n WHERE n.id = i.destination_id) <> ALL ($3::text[]) IS TRUE AS gone
     FROM replay_item i
     WHERE i.replay_id = $1 AND i.state = 'planned'
     ORDER BY i.event_id, i.destination_id
@@ -13,6 +15,7 @@ WITH picked AS MATERIALIZED (
     SELECT p.*, l.run IS NOT NULL AS was_dead, e.expires_at,
            coalesce(l.size, s.size, e.size, h.size) AS size, coalesce(l.event_expires_at, s.expires_at, h.expires_at) AS event_expires_at,
            CASE
+               WHEN p.gone THEN 'DestinationGone'
                WHEN o.run IS NOT NULL THEN 'AlreadyPending'
                WHEN p.run > 0 AND l.run IS NULL AND s.run IS NULL THEN 'Purged'
                WHEN l.replayed_by IS NOT NULL OR n.run IS NOT NULL THEN 'TakenByAnotherReplay'

@@ -157,6 +157,9 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: pending
       type:
         scalar: numeric
+    - name: ratePerSecond
+      type:
+        scalar: string
     - name: replayed
       type:
         scalar: numeric

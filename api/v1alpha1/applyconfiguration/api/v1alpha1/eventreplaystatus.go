@@ -34,7 +34,8 @@ type EventReplayStatusApplyConfiguration struct {
 	// Dead is how many of these runs have failed for good.
 	Dead *int64 `json:"dead,omitempty"`
 	// Skipped is for how many of the deliveries no run was started in the
-	// end, as skippedReasons says.
+	// end, as skippedReasons says. Of a dry run, for how many none would be
+	// because the endpoint no longer has their destination.
 	Skipped *int64 `json:"skipped,omitempty"`
 	// SkippedReasons is skipped by reason, without those that did not occur.
 	SkippedReasons []SkippedCountApplyConfiguration `json:"skippedReasons,omitempty"`
@@ -44,6 +45,11 @@ type EventReplayStatusApplyConfiguration struct {
 	// StartTime is when the replay was planned, or counted, by the
 	// database's clock.
 	StartTime *metav1.Time `json:"startTime,omitempty"`
+	// RatePerSecond is how many of the matched deliveries have ended, or were
+	// skipped, per second in the last minute: a decimal number such as "0.5"
+	// or "120", right but for a tenth. Absent when estimatedCompletionTime,
+	// which follows from it, is.
+	RatePerSecond *string `json:"ratePerSecond,omitempty"`
 	// EstimatedCompletionTime is about when the replay will complete if it
 	// goes on as in the last minute. Absent while that is not known: in the
 	// first seconds, while it is suspended or waits for something, and when
@@ -157,6 +163,14 @@ func (b *EventReplayStatusApplyConfiguration) WithSampleEventIDs(values ...strin
 // If called multiple times, the StartTime field is set to the value of the last call.
 func (b *EventReplayStatusApplyConfiguration) WithStartTime(value metav1.Time) *EventReplayStatusApplyConfiguration {
 	b.StartTime = &value
+	return b
+}
+
+// WithRatePerSecond sets the RatePerSecond field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the RatePerSecond field is set to the value of the last call.
+func (b *EventReplayStatusApplyConfiguration) WithRatePerSecond(value string) *EventReplayStatusApplyConfiguration {
+	b.RatePerSecond = &value
 	return b
 }
 
