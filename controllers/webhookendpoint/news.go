@@ -35,6 +35,9 @@ func news(s *scope, after *v1alpha1.WebhookEndpointStatus) []item {
 			all = append(all, i)
 		}
 	}
+	if i, ok := warn(s.endpoint, after); ok {
+		all = append(all, i)
+	}
 	return all
 }
 

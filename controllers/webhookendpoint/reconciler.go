@@ -117,14 +117,15 @@ func (r *Reconciler) count(ctx context.Context, s *scope) {
 		return
 	}
 	e := s.endpoint
+	ref := event.EndpointRef{Namespace: e.Namespace, Name: e.Name}
 	var refs []event.DestinationRef
 	for i := range e.Spec.Destinations {
-		refs = append(refs, event.DestinationRef{
-			Endpoint: event.EndpointRef{Namespace: e.Namespace, Name: e.Name},
-			Name:     e.Spec.Destinations[i].Name,
-		})
+		refs = append(refs, event.DestinationRef{Endpoint: ref, Name: e.Spec.Destinations[i].Name})
 	}
 	counts, err := r.Stores.Counts(ctx, s.databaseURL, refs)
+	if err == nil {
+		s.dead, err = r.Stores.DeadCounts(ctx, s.databaseURL, ref, event.PurgeNotice(retention(e)))
+	}
 	if err != nil {
 		s.store = &fault{reason: v1alpha1.ReasonDatabaseUnreachable, message: conditions.Text(err)}
 		return

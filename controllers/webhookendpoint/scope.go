@@ -34,6 +34,8 @@ type scope struct {
 
 	// counts are those of the endpoint's destinations, nil if unknown.
 	counts []event.Counts
+	// dead is what is dead, by destination. It is known where counts is.
+	dead []event.DeadCounts
 }
 
 // fault is something that keeps an endpoint from being ready.

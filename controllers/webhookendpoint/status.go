@@ -24,6 +24,7 @@ func status(s *scope, now time.Time) v1alpha1.WebhookEndpointStatus {
 		ObservedGeneration: e.Generation,
 		URL:                e.Status.URL,
 		Deliveries:         e.Status.Deliveries,
+		DeadLetters:        e.Status.DeadLetters,
 		Conditions:         conditions.Replace(e.Status.Conditions, summary(s), e.Generation, now),
 	}
 	if s.applied {
@@ -31,6 +32,7 @@ func status(s *scope, now time.Time) v1alpha1.WebhookEndpointStatus {
 	}
 	if s.counts != nil {
 		after.Deliveries = deliveries(s.counts, e.Status.Deliveries, now)
+		after.DeadLetters = deadLetters(s.dead, e.Status.DeadLetters, now)
 	}
 	return after
 }

@@ -2,6 +2,7 @@ package webhookendpoint
 
 import (
 	"context"
+	"time"
 
 	"github.com/ackrail/ackrail/internal/event"
 )
@@ -20,4 +21,8 @@ type Stores interface {
 	Migrate(ctx context.Context, url string) error
 	// Counts returns the counts of destinations, in their order.
 	Counts(ctx context.Context, url string, destinations []event.DestinationRef) ([]event.Counts, error)
+	// DeadCounts returns what is dead of an endpoint, by destination, also of
+	// destinations that it no longer has. Dead letters that are purged within
+	// soon count as expiring.
+	DeadCounts(ctx context.Context, url string, endpoint event.EndpointRef, soon time.Duration) ([]event.DeadCounts, error)
 }

@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/ackrail/ackrail/api/v1alpha1"
+	"github.com/ackrail/ackrail/internal/event"
 	"github.com/ackrail/ackrail/internal/resources"
 	"github.com/ackrail/ackrail/internal/store"
 )
@@ -135,6 +136,72 @@ var _ = Describe("An endpoint", func() {
 			}
 			return e.Status.Deliveries.Pending
 		}).WithTimeout(patience).WithPolling(poll).Should(Equal(int64(3)))
+	})
+
+	It("tells what is dead, and warns before it is purged", func(ctx SpecContext) {
+		w.apply(ctx, w.secrets()...)
+		w.apply(ctx, w.endpoint("github"))
+		w.expectReady(ctx, "github")
+		s, err := store.Open(w.database, store.Options{Name: "test"})
+		Expect(err).NotTo(HaveOccurred())
+		defer s.Close()
+		enqueuer := store.NewEnqueuer(s, store.EnqueuerOptions{})
+		defer enqueuer.Close()
+		to := event.DestinationRef{Endpoint: event.EndpointRef{Namespace: w.namespace, Name: "github"}, Name: "removed"}
+		// die makes a dead letter that is purged after some time.
+		die := func(key string, reason event.Reason, keep time.Duration) {
+			GinkgoHelper()
+			_, err := enqueuer.Enqueue(ctx, store.Submission{
+				Event: submission(w.namespace, "github", key), Destinations: []string{to.Name}, KeepEvent: time.Hour, KeepKey: time.Hour,
+			})
+			Expect(err).NotTo(HaveOccurred())
+			claims, err := s.Claim(ctx, "worker", []store.Want{{
+				Destination: to, Most: 1, MostBytes: 1 << 20, Lease: time.Minute, MaxAttempts: 3, KeepLedger: time.Hour,
+			}})
+			Expect(err).NotTo(HaveOccurred())
+			Expect(claims).To(HaveLen(1))
+			took, err := s.Complete(ctx, []store.Outcome{{Claim: claims[0], Verdict: event.VerdictDead, Reason: reason, KeepLedger: time.Hour, KeepEnded: keep}})
+			Expect(err).NotTo(HaveOccurred())
+			Expect(took).To(Equal([]bool{true}))
+		}
+		e := &v1alpha1.WebhookEndpoint{}
+		tells := func(total int64) *v1alpha1.DeadLetterCounts {
+			GinkgoHelper()
+			Eventually(ctx, func() int64 {
+				Expect(w.get(ctx, "github", e)).To(Succeed())
+				if e.Status.DeadLetters == nil {
+					return 0
+				}
+				return e.Status.DeadLetters.Total
+			}).WithTimeout(patience).WithPolling(poll).Should(Equal(total))
+			return e.Status.DeadLetters
+		}
+		die("a", event.ReasonPermanentStatus, 48*time.Hour)
+		die("b", event.ReasonPermanentStatus, 48*time.Hour)
+		die("c", event.ReasonOutcomeUnknown, 48*time.Hour)
+		got := tells(3)
+		Expect(got.Reasons).To(Equal([]v1alpha1.DeadReasonCount{{Reason: "PermanentStatus", Count: 2}, {Reason: "OutcomeUnknown", Count: 1}}))
+		Expect(got.Destinations).To(Equal([]v1alpha1.DeadDestinationCount{{Name: "removed", Count: 3}}))
+		Expect(got.OldestTime.Time).To(BeTemporally("~", time.Now(), time.Minute))
+		Expect(got.PurgeWarning).To(BeNil())
+		w.expectNoWrites(ctx)
+
+		By("letting one come close to its end")
+		die("d", event.ReasonPermanentStatus, 23*time.Hour)
+		Expect(tells(4).PurgeWarning.Count).To(Equal(int64(1)))
+		warnings := func() (all []string) {
+			for _, line := range w.events(ctx, "github")() {
+				if strings.HasPrefix(line, "Warning DeadLettersExpiring: ") {
+					all = append(all, line)
+				}
+			}
+			return all
+		}
+		Eventually(ctx, warnings).WithTimeout(patience).Should(ConsistOf(And(
+			ContainSubstring("when retention.deadLettersSeconds is over: 1. "),
+			ContainSubstring(fmt.Sprintf("ackrail events export -n %s --endpoint github", w.namespace)))))
+		w.expectNoWrites(ctx)
+		Expect(warnings()).To(HaveLen(1))
 	})
 
 	It("is left alone while it is being deleted", func(ctx SpecContext) {

@@ -202,3 +202,14 @@ func (s *Stores) Counts(ctx context.Context, url string, destinations []event.De
 	})
 	return counts, err
 }
+
+// DeadCounts returns what is dead of one endpoint, by destination. Dead
+// letters that are purged within soon count as expiring.
+func (s *Stores) DeadCounts(ctx context.Context, url string, endpoint event.EndpointRef, soon time.Duration) ([]event.DeadCounts, error) {
+	var counts []event.DeadCounts
+	err := s.short(ctx, url, func(ctx context.Context, db *store.Store) (err error) {
+		counts, err = db.DeadCounts(ctx, []event.EndpointRef{endpoint}, []time.Duration{soon})
+		return err
+	})
+	return counts, err
+}

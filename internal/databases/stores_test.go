@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/ackrail/ackrail/internal/event"
+	"github.com/ackrail/ackrail/internal/store"
 	"github.com/ackrail/ackrail/internal/testenv"
 )
 
@@ -71,6 +72,13 @@ func TestCounts(t *testing.T) {
 	if diff := cmp.Diff([]event.Counts{{}, {Dead: 1}}, counts); diff != "" {
 		t.Errorf("counts (-want +got):\n%s", diff)
 	}
+	dead, err := s.DeadCounts(t.Context(), migrated(t), handler.Endpoint, time.Hour)
+	is(t, "dead letters", "", err)
+	if len(dead) != 1 || dead[0].Destination != handler || dead[0].Total() != 1 {
+		t.Errorf("dead letters: %+v", dead)
+	}
+	_, err = s.DeadCounts(t.Context(), testenv.Schema(t), handler.Endpoint, time.Hour)
+	is(t, "dead letters without a schema", errNotMigrated.Error(), err)
 	_, err = s.Counts(t.Context(), testenv.Schema(t), []event.DestinationRef{handler})
 	is(t, "without a schema", errNotMigrated.Error(), err)
 }
@@ -85,11 +93,11 @@ func TestMigrateOnce(t *testing.T) {
 	}
 	all.Wait()
 	is(t, "again", "", s.Migrate(t.Context(), url))
-	if n := logs.count("Applied migration"); n != 1 {
+	if n := logs.count("Applied migration 00001"); n != 1 {
 		t.Errorf("migrated %d times, want once", n)
 	}
-	if n := logs.count("step="); n != 1 {
-		t.Errorf("%d migrators, want 1", n)
+	if n := logs.count("step="); n != store.SchemaVersion {
+		t.Errorf("%d steps, want one for each migration", n)
 	}
 }
 
@@ -108,7 +116,7 @@ func TestMigrateAgainWhenTheSchemaIsGone(t *testing.T) {
 		execute(t, url, "DROP SCHEMA "+schema(t, url)+" CASCADE; CREATE SCHEMA "+schema(t, url))
 		lose(url)
 		is(t, "migrate again", "", s.Migrate(t.Context(), url))
-		if got, want := logs.count("Applied migration"), 2*(n+1); got != want {
+		if got, want := logs.count("Applied migration 00001"), 2*(n+1); got != want {
 			t.Errorf("migrated %d times, want %d", got, want)
 		}
 		_, err := s.Counts(t.Context(), url, []event.DestinationRef{handler})
@@ -128,7 +136,7 @@ func TestMigrationThatFails(t *testing.T) {
 	}
 	execute(t, url, "DROP TABLE event")
 	eventually(t, func() error { return s.Migrate(t.Context(), url) })
-	if n := logs.count("Applied migration"); n != 1 {
+	if n := logs.count("Applied migration 00001"); n != 1 {
 		t.Errorf("migrated %d times, want once", n)
 	}
 }
@@ -142,8 +150,8 @@ func TestMigrationThatTakesLong(t *testing.T) {
 	is(t, "ping meanwhile", "", s.Ping(t.Context(), url))
 	release()
 	eventually(t, func() error { return s.Migrate(t.Context(), url) })
-	if n := logs.count("step="); n != 1 {
-		t.Errorf("%d migrators, want 1", n)
+	if n := logs.count("step="); n != store.SchemaVersion {
+		t.Errorf("%d steps, want one for each migration", n)
 	}
 }
 

@@ -17,7 +17,7 @@ import (
 
 // SchemaVersion is the version of the schema that this binary works with. A
 // newer schema is fine: migrations keep binaries one version back working.
-const SchemaVersion = 1
+const SchemaVersion = 2
 
 // versionTable is where the applied migrations are recorded.
 const versionTable = "schema_version"
@@ -39,21 +39,9 @@ func Migrate(ctx context.Context, url string, logf func(format string, args ...a
 	if err := createSchema(ctx, db); err != nil {
 		return classify("creating the schema", err)
 	}
-	locker, err := lock.NewPostgresTableLocker(
-		lock.WithTableName("schema_lock"),
-		lock.WithTableLockTimeout(200*time.Millisecond, 600),
-	)
+	provider, err := newProvider(db)
 	if err != nil {
-		return fmt.Errorf("preparing the migration lock: %w", err)
-	}
-	files, err := fs.Sub(migrations, "migrations")
-	if err != nil {
-		return fmt.Errorf("reading the migrations: %w", err)
-	}
-	provider, err := goose.NewProvider(goose.DialectPostgres, db, files,
-		goose.WithTableName(versionTable), goose.WithLocker(locker), goose.WithDisableGlobalRegistry(true))
-	if err != nil {
-		return fmt.Errorf("preparing the migrations: %w", err)
+		return err
 	}
 	results, err := provider.Up(ctx)
 	if err != nil {
@@ -66,6 +54,27 @@ func Migrate(ctx context.Context, url string, logf func(format string, args ...a
 		logf("The schema is up to date")
 	}
 	return nil
+}
+
+// newProvider returns what applies the migrations, one migrator at a time.
+func newProvider(db *sql.DB) (*goose.Provider, error) {
+	locker, err := lock.NewPostgresTableLocker(
+		lock.WithTableName("schema_lock"),
+		lock.WithTableLockTimeout(200*time.Millisecond, 600),
+	)
+	if err != nil {
+		return nil, fmt.Errorf("preparing the migration lock: %w", err)
+	}
+	files, err := fs.Sub(migrations, "migrations")
+	if err != nil {
+		return nil, fmt.Errorf("reading the migrations: %w", err)
+	}
+	provider, err := goose.NewProvider(goose.DialectPostgres, db, files,
+		goose.WithTableName(versionTable), goose.WithLocker(locker), goose.WithDisableGlobalRegistry(true))
+	if err != nil {
+		return nil, fmt.Errorf("preparing the migrations: %w", err)
+	}
+	return provider, nil
 }
 
 // createSchema makes the first schema of the connection's search path.

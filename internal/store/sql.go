@@ -24,6 +24,7 @@ var (
 	sqlNotify            = statement("notify")
 	sqlChannel           = statement("channel")
 	sqlCounts            = statement("counts")
+	sqlDeadCounts        = statement("dead_counts")
 	sqlFoldTally         = statement("fold_tally")
 	sqlTakeChore         = statement("take_chore")
 	sqlPostponeChore     = statement("postpone_chore")

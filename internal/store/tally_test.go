@@ -110,6 +110,9 @@ func (a *actor) complete(ctx context.Context) error {
 	for _, c := range a.held {
 		o := outcome(c, verdicts[a.random.IntN(len(verdicts))])
 		o.Delay = time.Duration(a.random.IntN(10)) * time.Millisecond
+		if o.Verdict == event.VerdictDead && a.random.IntN(2) == 0 {
+			o.Reason = event.ReasonOutcomeUnknown
+		}
 		if a.random.IntN(5) == 0 {
 			o.Excerpt = "\x00"
 		}
@@ -192,8 +195,10 @@ func TestCountsEqualCounting(t *testing.T) {
 				}
 				expected := brute(t, s, lanes...)
 				same(t, fmt.Sprintf("counts after round %d", round), expected, withoutAge(counts(t, s, lanes...)))
+				same(t, fmt.Sprintf("dead by reason after round %d", round), bruteByReason(t, s), byReason(t, s))
 				maintain(t, s)
 				same(t, "counts after folding", brute(t, s, lanes...), withoutAge(counts(t, s, lanes...)))
+				same(t, "dead by reason after folding", bruteByReason(t, s), byReason(t, s))
 				t.Logf("%+v", expected)
 			}
 			if n := value[int](t, s, "SELECT count(*)::int FROM settled WHERE run > 1"); n == 0 {

@@ -22,6 +22,9 @@ type metrics struct {
 	inFlight   *prometheus.GaugeVec
 	depth      *prometheus.GaugeVec
 	oldest     *prometheus.GaugeVec
+	dead       *prometheus.GaugeVec
+	deadAge    *prometheus.GaugeVec
+	expiring   *prometheus.GaugeVec
 	fenced     *prometheus.CounterVec
 	claims     prometheus.Histogram
 }
@@ -53,6 +56,16 @@ func newMetrics(r prometheus.Registerer) *metrics {
 		oldest: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "ackrail_queue_oldest_due_seconds", Help: "For how long the delivery that is due the longest has been waiting.",
 		}, destinationLabels),
+		dead: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "ackrail_dead_letters", Help: "Dead letters that no replay has taken up, by reason, the same from every worker.",
+		}, with("reason")),
+		deadAge: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "ackrail_dead_letters_oldest_age_seconds", Help: "How long ago the oldest of these died; 0 if there are none.",
+		}, destinationLabels),
+		expiring: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "ackrail_dead_letters_expiring",
+			Help: "How many of these are purged soon: in the last tenth of their retention, at least an hour and at most a day.",
+		}, destinationLabels),
 		fenced: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "ackrail_fenced_total", Help: "Writes that were refused because the delivery had another owner, by what was to be written (done, failed, dead, released, renewed).",
 		}, []string{"write"}),
@@ -60,7 +73,7 @@ func newMetrics(r prometheus.Registerer) *metrics {
 			Name: "ackrail_claim_deliveries", Help: "Deliveries that a claim returned.", Buckets: []float64{0, 1, 2, 5, 10, 20, 50, 100, 200, 500},
 		}),
 	}
-	r.MustRegister(m.deliveries, m.exchange, m.latency, m.attempts, m.inFlight, m.depth, m.oldest, m.fenced, m.claims)
+	r.MustRegister(m.deliveries, m.exchange, m.latency, m.attempts, m.inFlight, m.depth, m.oldest, m.dead, m.deadAge, m.expiring, m.fenced, m.claims)
 	for _, write := range []string{"done", "failed", "dead", "released", "renewed"} {
 		m.fenced.WithLabelValues(write)
 	}
@@ -73,6 +86,8 @@ type laneMetrics struct {
 	exchange, latency, attempts           prometheus.Observer
 	inFlight, oldest                      prometheus.Gauge
 	pending, claimed, failed, deadLetters prometheus.Gauge
+	deadAge, expiring                     prometheus.Gauge
+	dead                                  *prometheus.GaugeVec
 }
 
 func (m *metrics) lane(ref event.DestinationRef) laneMetrics {
@@ -86,6 +101,9 @@ func (m *metrics) lane(ref event.DestinationRef) laneMetrics {
 		attempts:    m.attempts.WithLabelValues(values...),
 		inFlight:    m.inFlight.WithLabelValues(values...),
 		oldest:      m.oldest.WithLabelValues(values...),
+		dead:        m.dead.MustCurryWith(labels),
+		deadAge:     m.deadAge.WithLabelValues(values...),
+		expiring:    m.expiring.WithLabelValues(values...),
 		pending:     depth.WithLabelValues(string(event.StatePending)),
 		claimed:     depth.WithLabelValues(string(event.StateClaimed)),
 		failed:      depth.WithLabelValues(string(event.StateFailed)),
@@ -119,4 +137,16 @@ func (m *laneMetrics) queue(c *store.Counts) {
 	m.failed.Set(float64(c.Failed))
 	m.deadLetters.Set(float64(c.Dead))
 	m.oldest.Set(c.OldestDue.Seconds())
+}
+
+// reasons are those of dead letters that have a series each.
+var reasons = []event.Reason{event.ReasonPermanentStatus, event.ReasonAttemptsExhausted, event.ReasonOutcomeUnknown, event.ReasonPayloadMissing}
+
+// graves sets the gauges of what is dead.
+func (m *laneMetrics) graves(c *event.DeadCounts) {
+	for _, reason := range reasons {
+		m.dead.WithLabelValues(string(reason)).Set(float64(c.Reasons[reason]))
+	}
+	m.deadAge.Set(c.OldestAge.Seconds())
+	m.expiring.Set(float64(c.Expiring))
 }

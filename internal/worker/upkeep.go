@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/ackrail/ackrail/internal/event"
 	"github.com/ackrail/ackrail/internal/pipeline"
 	"github.com/ackrail/ackrail/internal/store"
 )
@@ -91,14 +92,46 @@ func (w *Worker) upkeepOnce(running context.Context) {
 	if did.DeadLetters > 0 {
 		w.log.Warn("Dead letters expired", "count", did.DeadLetters)
 	}
+	if err := w.count(ctx); err != nil {
+		w.log.Debug("Counting deliveries failed", "error", err)
+	}
+}
+
+// count refreshes the gauges of what is in the database.
+func (w *Worker) count(ctx context.Context) error {
 	counts, err := w.opts.Store.Counts(ctx, w.lanes.refs())
 	if err != nil {
-		w.log.Debug("Counting deliveries failed", "error", err)
-		return
+		return err
 	}
 	for i, n := range w.lanes.all {
 		n.metrics.queue(&counts[i])
 	}
+	graves, err := w.opts.Store.DeadCounts(ctx, w.endpoints, w.notices)
+	if err != nil {
+		return err
+	}
+	byRef := map[event.DestinationRef]*event.DeadCounts{}
+	for i := range graves {
+		byRef[graves[i].Destination] = &graves[i]
+	}
+	for _, n := range w.lanes.all {
+		dead := byRef[n.ref]
+		if dead == nil {
+			dead = &event.DeadCounts{}
+		}
+		n.metrics.graves(dead)
+	}
+	return nil
+}
+
+// notices returns a configuration's endpoints, and for each how long before
+// they are purged its dead letters count as expiring.
+func notices(c *pipeline.Config) (refs []event.EndpointRef, soon []time.Duration) {
+	for i := range c.Endpoints {
+		e := &c.Endpoints[i]
+		refs, soon = append(refs, e.Ref()), append(soon, event.PurgeNotice(e.Retention.DeadLetters()))
+	}
+	return refs, soon
 }
 
 // Keeps returns the distinct retentions of a configuration's endpoints, for

@@ -35,6 +35,7 @@ type Store interface {
 	Listen(ctx context.Context, wake func()) error
 	Maintain(ctx context.Context, keeps []store.Keep) (store.Maintained, error)
 	Counts(ctx context.Context, destinations []event.DestinationRef) ([]event.Counts, error)
+	DeadCounts(ctx context.Context, endpoints []event.EndpointRef, soon []time.Duration) ([]event.DeadCounts, error)
 }
 
 // Options are what a worker needs beside its configuration.
@@ -78,6 +79,10 @@ type Worker struct {
 	lanes   *lanes
 	held    *heldSet
 	keeps   []store.Keep
+	// endpoints are all of the configuration, and notices for each how long
+	// before they are purged dead letters count as expiring.
+	endpoints []event.EndpointRef
+	notices   []time.Duration
 
 	// found wakes the claim loop: new work, or a free slot where more waits.
 	found     chan look
@@ -106,6 +111,7 @@ func New(c *pipeline.Config, o Options) (*Worker, error) {
 		keeps:   Keeps(c),
 		found:   make(chan look, 1),
 	}
+	w.endpoints, w.notices = notices(c)
 	for _, n := range w.lanes.all {
 		sender, err := o.Sender(*n.destination)
 		if err != nil {

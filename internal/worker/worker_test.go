@@ -181,6 +181,23 @@ func TestQueueGauges(t *testing.T) {
 	if oldest := w.metric("ackrail_queue_oldest_due_seconds", "destination", "a"); oldest < 100 || oldest > 100+patience.Seconds() {
 		t.Errorf("the oldest has been due for %v s, want 100", oldest)
 	}
+	for _, reason := range reasons {
+		n := 0.0
+		if reason == event.ReasonAttemptsExhausted {
+			n = 1
+		}
+		same(t, "dead of "+string(reason), n, w.metric("ackrail_dead_letters", "destination", "a", "reason", string(reason)))
+	}
+	same(t, "series of dead letters", 8, len(w.series("ackrail_dead_letters")))
+	same(t, "expiring", 1, w.metric("ackrail_dead_letters_expiring", "destination", "a"))
+	if age := w.metric("ackrail_dead_letters_oldest_age_seconds"); age <= 0 || age > patience.Seconds() {
+		t.Errorf("the oldest dead letter died %v s ago", age)
+	}
+	r.execute("UPDATE dead_letter SET replayed_by = gen_random_uuid()")
+	w.upkeepOnce(t.Context())
+	for _, name := range []string{"ackrail_dead_letters", "ackrail_dead_letters_expiring", "ackrail_dead_letters_oldest_age_seconds"} {
+		same(t, name+" when all were taken up", 0, w.metric(name))
+	}
 	same(t, "oldest of the idle one", 0, w.metric("ackrail_queue_oldest_due_seconds", "destination", "idle"))
 }
 

@@ -23,6 +23,12 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &apiv1alpha1.DatabaseApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("DatabaseSecretRef"):
 		return &apiv1alpha1.DatabaseSecretRefApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("DeadDestinationCount"):
+		return &apiv1alpha1.DeadDestinationCountApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("DeadLetterCounts"):
+		return &apiv1alpha1.DeadLetterCountsApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("DeadReasonCount"):
+		return &apiv1alpha1.DeadReasonCountApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("DeliveryCounts"):
 		return &apiv1alpha1.DeliveryCountsApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("Destination"):
@@ -43,6 +49,8 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &apiv1alpha1.IdentityApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("Ingress"):
 		return &apiv1alpha1.IngressApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("PurgeWarning"):
+		return &apiv1alpha1.PurgeWarningApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("ReplaySelector"):
 		return &apiv1alpha1.ReplaySelectorApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("RequestField"):

@@ -44,8 +44,54 @@ var schemaYAML = typed.YAMLObject(`types:
       type:
         scalar: string
       default: ackrail-database
+- name: com.github.ackrail.ackrail.api.v1alpha1.DeadDestinationCount
+  map:
+    fields:
+    - name: count
+      type:
+        scalar: numeric
+    - name: name
+      type:
+        scalar: string
+- name: com.github.ackrail.ackrail.api.v1alpha1.DeadLetterCounts
+  map:
+    fields:
+    - name: destinations
+      type:
+        list:
+          elementType:
+            namedType: com.github.ackrail.ackrail.api.v1alpha1.DeadDestinationCount
+          elementRelationship: associative
+          keys:
+          - name
+    - name: oldestTime
+      type:
+        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Time
+    - name: purgeWarning
+      type:
+        namedType: com.github.ackrail.ackrail.api.v1alpha1.PurgeWarning
+    - name: reasons
+      type:
+        list:
+          elementType:
+            namedType: com.github.ackrail.ackrail.api.v1alpha1.DeadReasonCount
+          elementRelationship: associative
+          keys:
+          - reason
+    - name: total
+      type:
+        scalar: numeric
 - name: com.github.ackrail.ackrail.api.v1alpha1.DeadReason
   scalar: string
+- name: com.github.ackrail.ackrail.api.v1alpha1.DeadReasonCount
+  map:
+    fields:
+    - name: count
+      type:
+        scalar: numeric
+    - name: reason
+      type:
+        scalar: string
 - name: com.github.ackrail.ackrail.api.v1alpha1.DeliveryCounts
   map:
     fields:
@@ -242,6 +288,21 @@ var schemaYAML = typed.YAMLObject(`types:
         namedType: com.github.ackrail.ackrail.api.v1alpha1.Resources
 - name: com.github.ackrail.ackrail.api.v1alpha1.Provider
   scalar: string
+- name: com.github.ackrail.ackrail.api.v1alpha1.PurgeWarning
+  map:
+    fields:
+    - name: count
+      type:
+        scalar: numeric
+    - name: firstPurgeTime
+      type:
+        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Time
+    - name: lastPurgeTime
+      type:
+        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Time
+    - name: time
+      type:
+        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Time
 - name: com.github.ackrail.ackrail.api.v1alpha1.ReplayMatch
   scalar: string
 - name: com.github.ackrail.ackrail.api.v1alpha1.ReplayMode
@@ -466,6 +527,9 @@ var schemaYAML = typed.YAMLObject(`types:
           elementRelationship: associative
           keys:
           - type
+    - name: deadLetters
+      type:
+        namedType: com.github.ackrail.ackrail.api.v1alpha1.DeadLetterCounts
     - name: deliveries
       type:
         namedType: com.github.ackrail.ackrail.api.v1alpha1.DeliveryCounts

@@ -26,6 +26,10 @@ type WebhookEndpointStatusApplyConfiguration struct {
 	// refreshed about every 30 seconds, and keeps its last values while the
 	// database cannot be reached.
 	Deliveries *DeliveryCountsApplyConfiguration `json:"deliveries,omitempty"`
+	// DeadLetters tells more of what has failed for good and was not
+	// replayed since, also at destinations that the spec no longer has.
+	// Absent while there are none. Refreshed like deliveries.
+	DeadLetters *DeadLetterCountsApplyConfiguration `json:"deadLetters,omitempty"`
 }
 
 // WebhookEndpointStatusApplyConfiguration constructs a declarative configuration of the WebhookEndpointStatus type for use with
@@ -68,5 +72,13 @@ func (b *WebhookEndpointStatusApplyConfiguration) WithURL(value string) *Webhook
 // If called multiple times, the Deliveries field is set to the value of the last call.
 func (b *WebhookEndpointStatusApplyConfiguration) WithDeliveries(value *DeliveryCountsApplyConfiguration) *WebhookEndpointStatusApplyConfiguration {
 	b.Deliveries = value
+	return b
+}
+
+// WithDeadLetters sets the DeadLetters field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the DeadLetters field is set to the value of the last call.
+func (b *WebhookEndpointStatusApplyConfiguration) WithDeadLetters(value *DeadLetterCountsApplyConfiguration) *WebhookEndpointStatusApplyConfiguration {
+	b.DeadLetters = value
 	return b
 }
