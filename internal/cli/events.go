@@ -27,7 +27,7 @@ func newEvents() *cobra.Command {
 		Use:     "events",
 		Aliases: []string{"event"},
 		Short:   "Look at events and what became of them",
-	}, newEventsList(), newEventsShow(), newEventsExplain(), newEventsExport())
+	}, newEventsList(), newEventsShow(), newEventsExplain(), newEventsExport(), newEventsImport())
 }
 
 // selectionFlags select events, or what became of them.

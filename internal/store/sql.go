@@ -24,6 +24,7 @@ var (
 	sqlNotify            = statement("notify")
 	sqlChannel           = statement("channel")
 	sqlCounts            = statement("counts")
+	sqlImportDeadLetters = statement("import_dead_letters")
 	sqlDeadCounts        = statement("dead_counts")
 	sqlFoldTally         = statement("fold_tally")
 	sqlTakeChore         = statement("take_chore")
