@@ -12,11 +12,12 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/ackrail/ackrail/api/v1alpha1"
+	"github.com/ackrail/ackrail/internal/event"
 )
 
 func replaying() {
 	var p *pipeline
-	var dead []string
+	var dead, again []string
 	BeforeAll(func(ctx SpecContext) {
 		p = newPipeline(ctx, "replay", attempts(2))
 		p.handler.behave(ctx, "status=500")
@@ -74,6 +75,55 @@ func replaying() {
 		kubectl(ctx, "wait", "--for=condition=Complete", "replay/late", "-n", p.ns, "--timeout=60s")
 		kubectl(ctx, "wait", "--for=delete", "replay/late", "-n", p.ns, "--timeout=60s")
 	}, SpecTimeout(2*time.Minute))
+
+	It("counts what is dead by reason and destination", func(ctx SpecContext) {
+		p.handler.behave(ctx, "status=500")
+		again = p.acceptMany(ctx, "again", 20)
+		p.waitDead(ctx, 20)
+		p.handler.mend(ctx)
+		Eventually(ctx, func(g Gomega) {
+			counts := p.get(ctx).Status.DeadLetters
+			g.Expect(counts).NotTo(BeNil())
+			g.Expect(counts.Reasons).To(Equal([]v1alpha1.DeadReasonCount{{Reason: string(event.ReasonAttemptsExhausted), Count: 20}}))
+			g.Expect(counts.Destinations).To(Equal([]v1alpha1.DeadDestinationCount{{Name: "handler", Count: 20}}))
+			g.Expect(counts.OldestTime).NotTo(BeNil())
+		}).Should(Succeed())
+	}, SpecTimeout(3*time.Minute))
+
+	It("starts nothing while suspended, shares what is dead with another replay, and can be created again", func(ctx SpecContext) {
+		slow := func(r *v1alpha1.EventReplay) { r.Spec.MaxPerSecond = 1 }
+		apply(ctx, p.replay("first", slow))
+		Eventually(ctx, func() int64 { return p.getReplay(ctx, "first").Status.Replayed }).Should(BeNumerically(">", 2))
+		suspend := func(value string) {
+			GinkgoHelper()
+			kubectl(ctx, "patch", "replay/first", "-n", p.ns, "--type=merge", "-p", `{"spec":{"suspend":`+value+`}}`)
+		}
+		suspend("true")
+		kubectl(ctx, "wait", "--for=condition=Suspended", "replay/first", "-n", p.ns, "--timeout=30s")
+
+		By("having another one take the rest")
+		apply(ctx, p.replay("second", func(*v1alpha1.EventReplay) {}))
+		kubectl(ctx, "wait", "--for=condition=Complete", "replay/second", "-n", p.ns, "--timeout=60s")
+		second := p.getReplay(ctx, "second").Status
+		Expect(second.Replayed).To(BeNumerically(">", 0))
+
+		By("resuming the first")
+		suspend("false")
+		kubectl(ctx, "wait", "--for=condition=Complete", "replay/first", "-n", p.ns, "--timeout=60s")
+		first := p.getReplay(ctx, "first").Status
+		Expect([]int64{first.Matched, first.Replayed + second.Replayed, first.Succeeded + second.Succeeded}).To(HaveEach(BeEquivalentTo(20)))
+		Expect(first.SkippedReasons).To(Equal([]v1alpha1.SkippedCount{{Reason: v1alpha1.SkipReasonTakenByAnotherReplay, Count: second.Replayed}}))
+		for id, times := range p.handler.waitFor(ctx, 2, append(dead, again...)) {
+			Expect(times).To(Equal(1), "deliveries of %s", id)
+		}
+
+		By("creating the first again")
+		kubectl(ctx, "delete", "replay/first", "-n", p.ns, "--timeout=30s")
+		apply(ctx, p.replay("first", slow))
+		kubectl(ctx, "wait", "--for=condition=Complete", "replay/first", "-n", p.ns, "--timeout=60s")
+		Expect(p.getReplay(ctx, "first").Status.Matched).To(BeZero())
+		judge(ctx, p)
+	}, SpecTimeout(4*time.Minute))
 
 	It("refuses another spec once it is given", func(ctx SpecContext) {
 		_, err := tryApply(ctx, p.replay("slow", func(r *v1alpha1.EventReplay) { r.Spec.MaxPerSecond = 3 }))
