@@ -136,6 +136,11 @@ bench: go ## Measure the hot paths.
 	@hack/install-deps postgres
 	hack/bench/run
 
+.PHONY: bench-replay
+bench-replay: go ## Measure live events beside a replay of 100,000 dead letters.
+	@hack/install-deps postgres
+	hack/bench/run -replay 100000 -rounds 3 -duration 20s
+
 .PHONY: clean
 clean: ## Remove what was built.
 	rm -rf bin .cache

@@ -40,6 +40,12 @@ type options struct {
 	body        int
 	deliveries  int
 	flushDelay  time.Duration
+	// replay, if positive, is how many dead letters a replay has that is
+	// measured instead of the hot paths; the others are for that.
+	replay      int
+	live        int
+	handler     time.Duration
+	concurrency int
 }
 
 func main() {
@@ -51,6 +57,10 @@ func main() {
 	flag.IntVar(&o.body, "body", 1024, "bytes of a body")
 	flag.IntVar(&o.deliveries, "deliveries", 100_000, "deliveries that the worker has to get through")
 	flag.DurationVar(&o.flushDelay, "flush-delay", 0, "make each flush of the disk take so much longer (needs a C compiler)")
+	flag.IntVar(&o.replay, "replay", 0, "measure live events beside a replay of so many dead letters, and nothing else")
+	flag.IntVar(&o.live, "live", 50, "with -replay: live events per second")
+	flag.DurationVar(&o.handler, "handler", 10*time.Millisecond, "with -replay: how long the handler takes for each")
+	flag.IntVar(&o.concurrency, "concurrency", 16, "with -replay: the destination's maxConcurrency")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -94,6 +104,12 @@ func run(ctx context.Context, o *options) (err error) {
 	}
 	fmt.Printf("%s, %d cores, %s\n", runtime.Version(), runtime.NumCPU(), settingsText())
 	fmt.Printf("the disk flushes in %.2f ms, and PostgreSQL in %.2f ms\n", flushes, flushes+float64(o.flushDelay.Microseconds())/1000)
+	if o.replay > 0 {
+		if err := measureReplay(ctx, o, server.URL()); err != nil {
+			return fmt.Errorf("measuring a replay: %w", err)
+		}
+		return nil
+	}
 	if err := measureIngest(ctx, o, dir, server.URL()); err != nil {
 		return fmt.Errorf("measuring ingest: %w", err)
 	}

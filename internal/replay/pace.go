@@ -11,9 +11,9 @@ import (
 // deliveries to start.
 const Step = time.Second
 
-// The bounds of what a replay has in the queue. Workers take what is due in
-// the order in which it became due, so whatever a replay queues at once is in
-// front of the events that come after it.
+// The bounds of what a replay has in the queue. Whatever comes in goes before
+// it; but replays take turns among themselves, and what waits is counted at
+// each look.
 const (
 	firstWindow = 128
 	leastWindow = 16
@@ -29,8 +29,8 @@ const slice = time.Second
 
 // Pace says how many runs of one replay may be started now. It follows the
 // workers: it lets in what they end in two to four steps, at least leastWindow
-// and at most mostWindow, so a replay delays live events by no more than
-// that. It is not safe for concurrent use.
+// and at most mostWindow, so that the queue never holds much of a replay that
+// may yet be suspended. It is not safe for concurrent use.
 type Pace struct {
 	limiter *rate.Limiter // nil: no bound
 	// window is how many runs may wait for a worker, or be with one.

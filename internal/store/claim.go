@@ -17,6 +17,9 @@ type Want struct {
 	// the last one may exceed it.
 	Most      int
 	MostBytes int64
+	// Reserved is how many of Most are not for runs of replays, which come
+	// after everything else that is due.
+	Reserved int
 	// Lease is how long the claim holds, in whole milliseconds.
 	Lease time.Duration
 	// MaxAttempts is after how many attempts a delivery is exhausted.
@@ -50,7 +53,8 @@ type Claim struct {
 	PayloadMissing bool
 	// Replay is the replay that started the run, nil for the first run.
 	Replay *uuid.UUID
-	// Seen is the greatest due time that the claim took of the destination.
+	// Seen is the greatest due time that the claim took of the destination,
+	// but for runs of replays: the epoch, if it took nothing else.
 	Seen time.Time
 
 	destination int32
@@ -65,7 +69,7 @@ func (s *Store) Claim(ctx context.Context, worker string, wants []Want) ([]*Clai
 		return nil, nil
 	}
 	destinations := make([]event.DestinationRef, len(wants))
-	var most, attempts, keep []int32
+	var most, attempts, keep, reserved []int32
 	var bytes, lease []int64
 	var since []time.Time
 	for i, w := range wants {
@@ -76,9 +80,10 @@ func (s *Store) Claim(ctx context.Context, worker string, wants []Want) ([]*Clai
 		bytes = append(bytes, w.MostBytes)
 		lease = append(lease, w.Lease.Milliseconds())
 		since = append(since, w.Since)
+		reserved = append(reserved, int32(w.Reserved)) //nolint:gosec // at most Most
 	}
 	namespaces, endpoints, names := columns(destinations)
-	rows, err := s.pool.Query(ctx, sqlClaim, worker, namespaces, endpoints, names, most, bytes, lease, attempts, keep, since)
+	rows, err := s.pool.Query(ctx, sqlClaim, worker, namespaces, endpoints, names, most, bytes, lease, attempts, keep, since, reserved)
 	if err != nil {
 		return nil, classify("claiming deliveries", err)
 	}

@@ -100,7 +100,11 @@ func (a *actor) enqueue(context.Context) error {
 
 func (a *actor) claim(ctx context.Context) error {
 	lease := time.Duration(a.random.IntN(20)) * time.Millisecond
-	claims, err := a.s.Claim(ctx, "actor", []Want{want(lanes[a.random.IntN(3)], most(1+a.random.IntN(10)), func(w *Want) { w.Lease = lease })})
+	n := 1 + a.random.IntN(10)
+	if a.random.IntN(5) == 0 {
+		n = 500 // else there would never be room for replays
+	}
+	claims, err := a.s.Claim(ctx, "actor", []Want{want(lanes[a.random.IntN(3)], most(n), func(w *Want) { w.Lease = lease })})
 	a.held = append(a.held, claims...)
 	return err
 }

@@ -61,7 +61,7 @@ func (w *Worker) finish(h *held, o store.Outcome) {
 		h.lane.metrics.observe(h, &o)
 		w.recorder.record(o)
 	}
-	if w.lanes.release(h.lane, size) {
+	if w.lanes.release(h.lane, size, h.claim.Replay != nil) {
 		w.wake(lookMore)
 	}
 }

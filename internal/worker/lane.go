@@ -41,9 +41,14 @@ type lane struct {
 
 	inFlight int
 	bytes    int64
+	// replays are those in flight that a replay has started.
+	replays int
 	// more: the last claim took all that it might, or the lane had no room
 	// when all were asked, so more may be due.
 	more bool
+	// moreReplays: the last claim took as many runs of replays as it might,
+	// so more may be due.
+	moreReplays bool
 	// since is where the next look starts.
 	since time.Time
 	// swept is when a look last started at the beginning of time.
@@ -111,7 +116,7 @@ func (l *lanes) wants(how look, now time.Time) []store.Want {
 		case !l.hasRoom(n):
 			// What it was to be asked for must not be forgotten.
 			n.more = n.more || how == lookAll
-		case n.more || how == lookAll:
+		case n.more || n.moreReplays && n.roomForReplays() > 0 || how == lookAll:
 			asked = append(asked, n)
 		}
 	}
@@ -121,7 +126,7 @@ func (l *lanes) wants(how look, now time.Time) []store.Want {
 	for i, n := range asked {
 		wants[i] = n.want(share, min(bytes, l.laneBytes-n.bytes))
 		if l.bytes >= l.totalBytes {
-			wants[i].Most = 1
+			wants[i].Most, wants[i].Reserved = 1, max(1-n.roomForReplays(), 0)
 		}
 		if now.Sub(n.swept) >= l.sweepInterval {
 			wants[i].Since = time.Time{}
@@ -138,10 +143,19 @@ func (l *lanes) hasRoom(n *lane) bool {
 	return n.inFlight < n.destination.MaxConcurrency && n.bytes < l.laneBytes && l.bytes < l.totalBytes
 }
 
+// roomForReplays is how many runs of replays a lane may take more: together
+// they have half of its slots, so that what comes in finds a free one however
+// slow the handler is. They need not be as many.
+func (n *lane) roomForReplays() int {
+	return max((n.destination.MaxConcurrency+1)/2-n.replays, 0)
+}
+
 func (n *lane) want(share int, bytes int64) store.Want {
+	most := min(n.destination.MaxConcurrency-n.inFlight, share)
 	return store.Want{
 		Destination: n.ref,
-		Most:        min(n.destination.MaxConcurrency-n.inFlight, share),
+		Most:        most,
+		Reserved:    max(most-n.roomForReplays(), 0),
 		MostBytes:   bytes,
 		Lease:       n.endpoint.Lease(),
 		MaxAttempts: n.destination.Retry.MaxAttempts,
@@ -155,16 +169,21 @@ func (l *lanes) admit(wants []store.Want, claims []*store.Claim, at time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	type share struct {
-		deliveries int
-		bytes      int64
-		seen       time.Time
+		deliveries, replays int
+		bytes               int64
+		seen                time.Time
 	}
 	got := make(map[*lane]share, len(wants))
 	for _, c := range claims {
 		n := l.byRef[c.Token.Delivery.Destination]
 		size := int64(len(c.Event.Body))
-		got[n] = share{got[n].deliveries + 1, got[n].bytes + size, c.Seen}
+		g := share{got[n].deliveries + 1, got[n].replays, got[n].bytes + size, c.Seen}
 		n.inFlight++
+		if c.Replay != nil {
+			g.replays++
+			n.replays++
+		}
+		got[n] = g
 		n.bytes += size
 		l.bytes += size
 	}
@@ -173,6 +192,8 @@ func (l *lanes) admit(wants []store.Want, claims []*store.Claim, at time.Time) {
 		n := l.byRef[w.Destination]
 		g := got[n]
 		n.more = g.deliveries > 0 && (g.deliveries >= w.Most || g.bytes >= w.MostBytes || !l.hasRoom(n))
+		// Where there was no room for them, some may wait unseen.
+		n.moreReplays = g.replays >= w.Most-w.Reserved
 		swept := w.Since.IsZero()
 		if swept {
 			n.swept = at
@@ -190,7 +211,7 @@ func (l *lanes) anyMore() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, n := range l.all {
-		if n.more && l.hasRoom(n) {
+		if (n.more || n.moreReplays && n.roomForReplays() > 0) && l.hasRoom(n) {
 			return true
 		}
 	}
@@ -198,12 +219,15 @@ func (l *lanes) anyMore() bool {
 }
 
 // release gives a slot back and reports whether somebody waits for it.
-func (l *lanes) release(n *lane, size int64) bool {
+func (l *lanes) release(n *lane, size int64, replayed bool) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	full := l.bytes >= l.totalBytes
 	n.inFlight--
 	n.bytes -= size
 	l.bytes -= size
-	return n.more || full && l.bytes < l.totalBytes
+	if replayed {
+		n.replays--
+	}
+	return n.more || n.moreReplays && replayed || full && l.bytes < l.totalBytes
 }

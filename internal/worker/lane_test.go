@@ -7,6 +7,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/google/uuid"
+
 	"github.com/ackrail/ackrail/internal/event"
 	"github.com/ackrail/ackrail/internal/pipeline"
 	"github.com/ackrail/ackrail/internal/store"
@@ -113,7 +115,7 @@ func TestWantCarriesTheConfiguration(t *testing.T) {
 	l := fullLanes(0)
 	l.all[0].since, l.all[0].swept = since, since
 	want := []store.Want{{
-		Destination: event.DestinationRef{Endpoint: github, Name: "d0"}, Most: 4, MostBytes: 1000,
+		Destination: event.DestinationRef{Endpoint: github, Name: "d0"}, Most: 4, Reserved: 2, MostBytes: 1000,
 		Lease: time.Minute, MaxAttempts: 3, KeepLedger: 24 * time.Hour, Since: since,
 	}}
 	same(t, "wants", want, l.wants(lookAll, since))
@@ -140,7 +142,7 @@ func TestAdmitKnowsWhoHasMore(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			l := fullLanes(0)
 			wants := l.wants(lookAll, time.Now())
-			wants[0].Most, wants[0].MostBytes = tc.most, tc.bytes
+			wants[0].Most, wants[0].Reserved, wants[0].MostBytes = tc.most, 0, tc.bytes
 			l.admit(wants, claimed(l, 0, tc.n, tc.size, time.Now()), time.Now())
 			n := l.all[0]
 			same(t, "more", tc.more, n.more)
@@ -159,10 +161,10 @@ func TestNobodyIsForgotten(t *testing.T) {
 	same(t, "more", true, l.all[0].more)
 	l.admit(wants, nil, time.Now())
 	same(t, "more after others were asked", true, l.all[0].more)
-	same(t, "somebody waits for the slot", true, l.release(l.all[0], 100))
+	same(t, "somebody waits for the slot", true, l.release(l.all[0], 100, false))
 	same(t, "asked", []string{"d0: 1, 700"}, asked(l.wants(lookMore, time.Now())))
 	l.admit(l.wants(lookMore, time.Now()), nil, time.Now())
-	same(t, "somebody waits for the next slot", false, l.release(l.all[0], 100))
+	same(t, "somebody waits for the next slot", false, l.release(l.all[0], 100, false))
 
 	// And others wait for the bytes.
 	l = fullLanes(0, 1)
@@ -170,8 +172,43 @@ func TestNobodyIsForgotten(t *testing.T) {
 	l.wants(lookAll, time.Now())
 	same(t, "asked while the bytes are used up", []string{}, asked(l.wants(lookMore, time.Now())))
 	l.all[0].more = false
-	same(t, "somebody waits for the bytes", true, l.release(l.all[0], 4000))
+	same(t, "somebody waits for the bytes", true, l.release(l.all[0], 4000, false))
 	same(t, "asked", []string{"d1: 3, 900"}, asked(l.wants(lookMore, time.Now())))
+}
+
+// Replays have half of a lane's slots at most, and at least one; whoever waits
+// for one of these is asked when it is free, and not before.
+func TestReplaysLeaveSlotsFree(t *testing.T) {
+	id := uuid.New()
+	replayed := func(l *lanes, n int) []*store.Claim {
+		claims := claimed(l, 0, n, 10, time.Now())
+		for _, c := range claims {
+			c.Replay = &id
+		}
+		return claims
+	}
+	l := fullLanes(0)
+	wants := l.wants(lookAll, time.Now())
+	same(t, "at first", []int{4, 2}, []int{wants[0].Most, wants[0].Reserved})
+	l.admit(wants, replayed(l, 2), time.Now())
+	same(t, "asked again at once", false, l.anyMore())
+	same(t, "asked", []string{}, asked(l.wants(lookMore, time.Now())))
+	wants = l.wants(lookAll, time.Now())
+	same(t, "when replays have theirs", []int{2, 2}, []int{wants[0].Most, wants[0].Reserved})
+	l.admit(wants, claimed(l, 0, 1, 10, time.Now()), time.Now())
+	same(t, "asked again at once for replays", false, l.anyMore())
+	same(t, "somebody waits for a slot", false, l.release(l.all[0], 10, false))
+	same(t, "somebody waits for a replay's slot", true, l.release(l.all[0], 10, true))
+	wants = l.wants(lookMore, time.Now())
+	same(t, "then", []int{3, 2}, []int{wants[0].Most, wants[0].Reserved})
+	l.admit(wants, nil, time.Now())
+	same(t, "nobody waits", false, l.anyMore() || l.release(l.all[0], 10, true))
+
+	l = fullLanes(0)
+	l.all[0].destination.MaxConcurrency = 1
+	same(t, "of one slot", 0, l.wants(lookAll, time.Now())[0].Reserved)
+	l.totalBytes = 0
+	same(t, "without bytes", []int{1, 0}, []int{l.wants(lookAll, time.Now())[0].Most, l.wants(lookAll, time.Now())[0].Reserved})
 }
 
 func TestHint(t *testing.T) {
