@@ -139,7 +139,7 @@ bench: go ## Measure the hot paths.
 .PHONY: bench-replay
 bench-replay: go ## Measure live events beside a replay of 100,000 dead letters.
 	@hack/install-deps postgres
-	hack/bench/run -replay 100000 -rounds 3 -duration 20s
+	hack/bench/run -replay 100000 -rounds 3 -duration 20s -concurrency 64
 
 .PHONY: clean
 clean: ## Remove what was built.

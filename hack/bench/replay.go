@@ -139,15 +139,18 @@ func bury(ctx context.Context, o *options, s *store.Store, e *pipeline.Endpoint)
 	if err := fill(ctx, &filling, s, e); err != nil {
 		return err
 	}
+	var since time.Time
 	for {
 		claims, err := s.Claim(ctx, "bench", []store.Want{{
-			Destination: event.DestinationRef{Endpoint: e.Ref(), Name: "handler"}, Most: 500, MostBytes: 1 << 30, Lease: time.Hour, MaxAttempts: 1, KeepLedger: time.Hour,
+			Destination: event.DestinationRef{Endpoint: e.Ref(), Name: "handler"}, Most: 500, MostBytes: 1 << 30,
+			Lease: time.Hour, MaxAttempts: 1, KeepLedger: time.Hour, Since: since,
 		}})
 		if err != nil || len(claims) == 0 {
 			return err
 		}
 		outcomes := make([]store.Outcome, len(claims))
 		for i, c := range claims {
+			since = c.Seen
 			outcomes[i] = store.Outcome{Claim: c, Verdict: event.VerdictDead, Reason: event.ReasonPermanentStatus, KeepLedger: time.Hour, KeepEnded: 24 * time.Hour}
 		}
 		if _, err := s.Complete(ctx, outcomes); err != nil {

@@ -30,6 +30,8 @@ type Want struct {
 	// It spares reading what earlier claims left behind in the index; what
 	// it could miss is found by a look from the beginning now and then.
 	Since time.Time
+	// SinceReplays is the same for runs of replays.
+	SinceReplays time.Time
 }
 
 // Claim is a delivery that a worker holds until its lease ends.
@@ -53,8 +55,8 @@ type Claim struct {
 	PayloadMissing bool
 	// Replay is the replay that started the run, nil for the first run.
 	Replay *uuid.UUID
-	// Seen is the greatest due time that the claim took of the destination,
-	// but for runs of replays: the epoch, if it took nothing else.
+	// Seen is the greatest due time that the claim took of the destination:
+	// of runs of replays, if this is one, else of all others.
 	Seen time.Time
 
 	destination int32
@@ -71,7 +73,7 @@ func (s *Store) Claim(ctx context.Context, worker string, wants []Want) ([]*Clai
 	destinations := make([]event.DestinationRef, len(wants))
 	var most, attempts, keep, reserved []int32
 	var bytes, lease []int64
-	var since []time.Time
+	var since, sinceReplays []time.Time
 	for i, w := range wants {
 		destinations[i] = w.Destination
 		most = append(most, int32(w.Most))                //nolint:gosec // bounded by configuration
@@ -79,11 +81,11 @@ func (s *Store) Claim(ctx context.Context, worker string, wants []Want) ([]*Clai
 		keep = append(keep, wholeSeconds(w.KeepLedger))
 		bytes = append(bytes, w.MostBytes)
 		lease = append(lease, w.Lease.Milliseconds())
-		since = append(since, w.Since)
+		since, sinceReplays = append(since, w.Since), append(sinceReplays, w.SinceReplays)
 		reserved = append(reserved, int32(w.Reserved)) //nolint:gosec // at most Most
 	}
 	namespaces, endpoints, names := columns(destinations)
-	rows, err := s.pool.Query(ctx, sqlClaim, worker, namespaces, endpoints, names, most, bytes, lease, attempts, keep, since, reserved)
+	rows, err := s.pool.Query(ctx, sqlClaim, worker, namespaces, endpoints, names, most, bytes, lease, attempts, keep, since, sinceReplays, reserved)
 	if err != nil {
 		return nil, classify("claiming deliveries", err)
 	}

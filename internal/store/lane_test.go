@@ -26,6 +26,7 @@ func TestLiveGoesBeforeReplays(t *testing.T) {
 		{"all reserved", []func(*Want){most(6), reserved(6)}, 3, 0},
 		{"bytes for some", []func(*Want){mostBytes(3*36 + 1)}, 3, 1},
 		{"from a time on", []func(*Want){since(time.Now().Add(-time.Hour))}, 3, 5},
+		{"replays from a time on", []func(*Want){func(w *Want) { w.SinceReplays = time.Now().Add(-time.Hour) }}, 3, 0},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			s := newStore(t)
@@ -44,20 +45,11 @@ func TestLiveGoesBeforeReplays(t *testing.T) {
 			}
 			same(t, "claimed", []int{tc.live, tc.replayed}, []int{live, replayed})
 			for _, c := range claims {
-				if age := time.Since(c.Seen); age > time.Minute {
-					t.Errorf("the next look starts %s ago, by a run of a replay", age)
+				if old := time.Since(c.Seen) > time.Hour; old != (c.Replay != nil) {
+					t.Errorf("seen %s, of replay %v", c.Seen, c.Replay)
 				}
 			}
 			finish(t, s, event.VerdictDone, claims...)
 		})
 	}
-}
-
-// A claim of nothing but runs of replays says nothing about where to look for
-// others.
-func TestReplaysAreNotSeen(t *testing.T) {
-	s := newStore(t)
-	newDead(t, s, 1)
-	run(t, s, plan(t, s, newReplay(t, replay.Selector{States: selectDead})), 10)
-	same(t, "seen", time.Unix(0, 0).UTC(), claimOne(t, s).Seen.UTC())
 }

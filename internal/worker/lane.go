@@ -51,6 +51,8 @@ type lane struct {
 	moreReplays bool
 	// since is where the next look starts.
 	since time.Time
+	// sinceReplays is the same for runs of replays.
+	sinceReplays time.Time
 	// swept is when a look last started at the beginning of time.
 	swept time.Time
 }
@@ -129,7 +131,7 @@ func (l *lanes) wants(how look, now time.Time) []store.Want {
 			wants[i].Most, wants[i].Reserved = 1, max(1-n.roomForReplays(), 0)
 		}
 		if now.Sub(n.swept) >= l.sweepInterval {
-			wants[i].Since = time.Time{}
+			wants[i].Since, wants[i].SinceReplays = time.Time{}, time.Time{}
 		}
 	}
 	return wants
@@ -153,14 +155,15 @@ func (n *lane) roomForReplays() int {
 func (n *lane) want(share int, bytes int64) store.Want {
 	most := min(n.destination.MaxConcurrency-n.inFlight, share)
 	return store.Want{
-		Destination: n.ref,
-		Most:        most,
-		Reserved:    max(most-n.roomForReplays(), 0),
-		MostBytes:   bytes,
-		Lease:       n.endpoint.Lease(),
-		MaxAttempts: n.destination.Retry.MaxAttempts,
-		KeepLedger:  n.endpoint.Retention.Ledger(),
-		Since:       n.since,
+		Destination:  n.ref,
+		Most:         most,
+		Reserved:     max(most-n.roomForReplays(), 0),
+		MostBytes:    bytes,
+		Lease:        n.endpoint.Lease(),
+		MaxAttempts:  n.destination.Retry.MaxAttempts,
+		KeepLedger:   n.endpoint.Retention.Ledger(),
+		Since:        n.since,
+		SinceReplays: n.sinceReplays,
 	}
 }
 
@@ -169,18 +172,23 @@ func (l *lanes) admit(wants []store.Want, claims []*store.Claim, at time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	type share struct {
-		deliveries, replays int
-		bytes               int64
-		seen                time.Time
+		live, replays     int
+		bytes             int64
+		seen, seenReplays time.Time
 	}
 	got := make(map[*lane]share, len(wants))
 	for _, c := range claims {
 		n := l.byRef[c.Token.Delivery.Destination]
 		size := int64(len(c.Event.Body))
-		g := share{got[n].deliveries + 1, got[n].replays, got[n].bytes + size, c.Seen}
+		g := got[n]
+		g.bytes += size
 		n.inFlight++
-		if c.Replay != nil {
+		if c.Replay == nil {
+			g.live++
+			g.seen = c.Seen
+		} else {
 			g.replays++
+			g.seenReplays = c.Seen
 			n.replays++
 		}
 		got[n] = g
@@ -191,19 +199,27 @@ func (l *lanes) admit(wants []store.Want, claims []*store.Claim, at time.Time) {
 		w := &wants[i]
 		n := l.byRef[w.Destination]
 		g := got[n]
-		n.more = g.deliveries > 0 && (g.deliveries >= w.Most || g.bytes >= w.MostBytes || !l.hasRoom(n))
+		n.more = g.live+g.replays > 0 && (g.live+g.replays >= w.Most || g.bytes >= w.MostBytes || !l.hasRoom(n))
 		// Where there was no room for them, some may wait unseen.
 		n.moreReplays = g.replays >= w.Most-w.Reserved
 		swept := w.Since.IsZero()
 		if swept {
 			n.swept = at
 		}
-		// A sweep that found something may have left more that is as old:
-		// the next look goes on from there, even if that is a step back.
-		if hint := g.seen.Add(-hintMargin); g.deliveries > 0 && (swept || hint.After(n.since)) {
-			n.since = hint
-		}
+		n.since = hint(n.since, g.seen, g.live, swept)
+		n.sinceReplays = hint(n.sinceReplays, g.seenReplays, g.replays, swept)
 	}
+}
+
+// hint returns where the next look for due deliveries starts, after one that
+// found n, the last of them due at a time. A sweep that found something may
+// have left more that is as old: the next look goes on from there, even if
+// that is a step back.
+func hint(since, seen time.Time, n int, swept bool) time.Time {
+	if next := seen.Add(-hintMargin); n > 0 && (swept || next.After(since)) {
+		return next
+	}
+	return since
 }
 
 // anyMore reports whether a lane with a free slot may have more.

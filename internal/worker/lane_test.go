@@ -211,6 +211,21 @@ func TestReplaysLeaveSlotsFree(t *testing.T) {
 	same(t, "without bytes", []int{1, 0}, []int{l.wants(lookAll, time.Now())[0].Most, l.wants(lookAll, time.Now())[0].Reserved})
 }
 
+// Where to look for live events and for runs of replays are two questions.
+func TestHintsOfReplays(t *testing.T) {
+	start := time.Now()
+	l := fullLanes(0)
+	n := l.all[0]
+	n.destination.MaxConcurrency = 1000
+	claims := append(claimed(l, 0, 1, 1, start), claimed(l, 0, 1, 1, start.Add(-time.Hour))...)
+	claims[1].Replay = &uuid.UUID{}
+	l.admit(l.wants(lookAll, start), claims, start)
+	want := l.wants(lookAll, start)[0]
+	same(t, "since", start.Add(-5*time.Second), want.Since)
+	same(t, "since, for replays", start.Add(-time.Hour-5*time.Second), want.SinceReplays)
+	same(t, "since, of a sweep", time.Time{}, l.wants(lookAll, start.Add(time.Minute))[0].SinceReplays)
+}
+
 func TestHint(t *testing.T) {
 	start := time.Now()
 	at := func(seconds int) time.Time { return start.Add(time.Duration(seconds) * time.Second) }

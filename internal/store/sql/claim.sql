@@ -3,13 +3,14 @@
 -- $2,$3,$4 destinations: namespace, endpoint, destination
 -- $5…      for each: most rows, bytes of bodies with which it has enough, lease
 --          in milliseconds, most attempts, seconds to keep the ledger, the
---          earliest next_at to look from, and how many of the most rows are
---          not for runs of replays
+--          earliest next_at to look from, the same for runs of replays, and
+--          how many of the most rows are not for these
 -- Runs of replays come after what is due without one, however long that has
 -- waited: both are found in the index delivery_lane.
 -- Returns, beside the delivery and its event (a NULL time: it is gone), the
--- event's age in seconds and the greatest next_at, but for replays, that was
--- claimed for the destination, from which the next call may look.
+-- event's age in seconds and the greatest next_at that was claimed for the
+-- destination, of replays or of all else as the delivery is, from which the
+-- next call may look.
 -- An expired lease is simply due again. A delivery whose attempts are used up
 -- is claimed too, so that its last owner is fenced off, but marked exhausted
 -- and without an intent: it must not be sent, and does not count.
@@ -19,8 +20,8 @@ WITH durable AS MATERIALIZED (
 ), want AS MATERIALIZED (
     SELECT w.*, d.id AS destination_id
     FROM durable, unnest($2::text[], $3::text[], $4::text[], $5::int[], $6::bigint[], $7::bigint[], $8::int[], $9::int[], $10::timestamptz[],
-                        $11::int[])
-         WITH ORDINALITY AS w(namespace, endpoint, destination, most, bytes, lease, attempts, keep, since, reserved, n)
+                        $11::timestamptz[], $12::int[])
+         WITH ORDINALITY AS w(namespace, endpoint, destination, most, bytes, lease, attempts, keep, since, since_replays, reserved, n)
     JOIN endpoint e ON e.namespace = w.namespace AND e.name = w.endpoint
     JOIN destination d ON d.endpoint_id = e.id AND d.name = w.destination
 ), live AS MATERIALIZED (
@@ -40,7 +41,7 @@ WITH durable AS MATERIALIZED (
         SELECT d.ctid AS tid, d.event_id, d.destination_id, d.run, d.next_at, d.size,
                d.attempt - d.released >= w.attempts AS exhausted
         FROM delivery d
-        WHERE 2 * d.destination_id + (d.replay_id IS NOT NULL)::int = 2 * w.destination_id + 1 AND d.next_at <= now()
+        WHERE 2 * d.destination_id + (d.replay_id IS NOT NULL)::int = 2 * w.destination_id + 1 AND d.next_at <= now() AND d.next_at >= w.since_replays
         ORDER BY d.next_at, d.event_id
         LIMIT greatest(w.most - greatest(w.reserved, (SELECT count(*) FROM live l WHERE l.destination_id = w.destination_id)), 0)
         FOR UPDATE SKIP LOCKED
@@ -75,7 +76,7 @@ SELECT c.n, c.event_id, c.destination_id, c.run, c.attempt, c.attempts, c.exhaus
        coalesce(e.received_at, h.received_at), coalesce(e.type, h.type, ''), coalesce(e.content_type, h.content_type, ''),
        coalesce(e.trace_parent, h.trace_parent, ''), coalesce(e.body, h.body),
        coalesce(extract(epoch FROM now() - coalesce(e.received_at, h.received_at)), 0)::float8,
-       coalesce((SELECT max(next_at) FROM fits WHERE fits.destination_id = c.destination_id AND NOT fits.replayed), 'epoch')
+       (SELECT max(next_at) FROM fits WHERE fits.destination_id = c.destination_id AND fits.replayed = (c.replay_id IS NOT NULL))
 FROM claimed c
 LEFT JOIN LATERAL (
     SELECT * FROM event e WHERE e.expires_at = c.event_expires_at AND e.id = c.event_id LIMIT 1
