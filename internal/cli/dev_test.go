@@ -360,7 +360,8 @@ Starting PostgreSQL on HOST
 Database     DATABASE
 Migrating the schema
 Applied migration 00001_initial.sql in TIME
-Applied migration 00002_replays.sql in TIME
+Applied migration 00002_dead_letters.sql in TIME
+Applied migration 00003_lanes.sql in TIME
 Operations   OPS/metrics
 Endpoint     payments/github
   takes      INGRESS/hooks/payments/github (verified as GitHub)

@@ -17,7 +17,7 @@ import (
 
 // SchemaVersion is the version of the schema that this binary works with. A
 // newer schema is fine: migrations keep binaries one version back working.
-const SchemaVersion = 2
+const SchemaVersion = 3
 
 // versionTable is where the applied migrations are recorded.
 const versionTable = "schema_version"

@@ -75,7 +75,7 @@ func TestMigratorsAtOnce(t *testing.T) {
 			if err := s.Ping(t.Context()); err != nil {
 				t.Error(err)
 			}
-			same(t, "versions", []int64{0, 1, SchemaVersion}, column[int64](t, s, "SELECT version_id FROM schema_version ORDER BY 1"))
+			same(t, "versions", []int64{0, 1, 2, SchemaVersion}, column[int64](t, s, "SELECT version_id FROM schema_version ORDER BY 1"))
 		})
 	}
 }
@@ -144,8 +144,8 @@ func TestPingNamesTheRemedy(t *testing.T) {
 		{"empty schema", "", false, false},
 		{"no schema", "DROP SCHEMA %s CASCADE", false, false},
 		{"interrupted", "DELETE FROM schema_version", true, false},
-		{"older", "DELETE FROM schema_version WHERE version_id = 2", true, false},
-		{"taken back", "UPDATE schema_version SET is_applied = false WHERE version_id = 2", true, false},
+		{"older", "DELETE FROM schema_version WHERE version_id = 3", true, false},
+		{"taken back", "UPDATE schema_version SET is_applied = false WHERE version_id = 3", true, false},
 		{"current", "", true, true},
 		{"newer", "INSERT INTO schema_version (version_id, is_applied) VALUES (99, true)", true, true},
 	} {
