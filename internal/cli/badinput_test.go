@@ -15,6 +15,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/ackrail/ackrail/internal/postgres"
+	"github.com/ackrail/ackrail/internal/rig"
 	"github.com/ackrail/ackrail/internal/store"
 	"github.com/ackrail/ackrail/internal/testenv"
 )
@@ -407,28 +408,28 @@ func TestBadInput(t *testing.T) {
 // check runs a command in a folder.
 func (c *badInput) check(t *testing.T, dir string) {
 	t.Helper()
-	cmd := command(t, strings.Split(c.args, " ")...)
+	cmd := rig.Command(t, strings.Split(c.args, " ")...)
 	cmd.Dir = dir
 	// Processes that it leaves behind are found by this folder, which only
 	// they know.
 	mark := t.TempDir()
 	cmd.Env = append(cmd.Env, "ACKRAIL_TEST_MARK="+mark, c.env)
-	f := runCmd(t, cmd, c.stdin)
-	if f.code != 1 {
-		t.Errorf("it ended with code %d, want 1", f.code)
+	f := rig.RunCmd(t, cmd, c.stdin)
+	if f.Code != 1 {
+		t.Errorf("it ended with code %d, want 1", f.Code)
 	}
 	want := strings.ReplaceAll("Error: "+c.want+"\n", "DIR", dir)
 	// One line, whatever stands for the last …
-	got := f.stderr
+	got := f.Stderr
 	if prefix, open := strings.CutSuffix(want, "…\n"); open && strings.HasPrefix(got, prefix) && strings.Index(got, "\n") == len(got)-1 {
 		got = want
 	}
 	if got != want {
-		t.Errorf("it said\n%s\nwant\n%s", f.stderr, want)
+		t.Errorf("it said\n%s\nwant\n%s", f.Stderr, want)
 	}
 	for _, secret := range []string{"geheim", "hush!"} {
-		if strings.Contains(f.stdout+f.stderr, secret) {
-			t.Errorf("it repeats a secret: %s%s", f.stdout, f.stderr)
+		if strings.Contains(f.Stdout+f.Stderr, secret) {
+			t.Errorf("it repeats a secret: %s%s", f.Stdout, f.Stderr)
 		}
 	}
 	if err := nothingRuns(mark); err != nil {
@@ -441,11 +442,11 @@ func TestManyFaults(t *testing.T) {
 	t.Parallel()
 	dir := badFiles(t)
 	file := filepath.Join(dir, "two-faults.yaml")
-	f := runCommand(t, "", "dev", "-f", file)
+	f := rig.Run(t, "", "dev", "-f", file)
 	prefix := file + ", document 1: " + at + "source."
 	want := "Error: " + prefix + "colour: unknown field: remove it, or correct its name\n  " + prefix + "taste: unknown field: remove it, or correct its name\n"
-	if f.stderr != want || f.code != 1 {
-		t.Errorf("it ended with code %d and said\n%s\nwant\n%s", f.code, f.stderr, want)
+	if f.Stderr != want || f.Code != 1 {
+		t.Errorf("it ended with code %d and said\n%s\nwant\n%s", f.Code, f.Stderr, want)
 	}
 }
 
@@ -458,11 +459,11 @@ func TestBadInputWithPrivateServer(t *testing.T) {
 	}
 	defer func() { _ = taken.Close() }()
 	dir := devDir(t)
-	f := runCommand(t, "", "dev", "-f", devManifestFile(t, testenv.NewSink(t)), "--data-dir", dir, "--ops-listen", "127.0.0.1:0",
+	f := rig.Run(t, "", "dev", "-f", devManifestFile(t, testenv.NewSink(t)), "--data-dir", dir, "--ops-listen", "127.0.0.1:0",
 		"--listen", taken.Addr().String())
 	want := "Error: --listen: " + taken.Addr().String() + " is in use by another process: choose another address, or port 0 for any\n"
-	if f.code != 1 || f.stderr != want {
-		t.Errorf("it ended with code %d and said\n%s\nwant\n%s", f.code, f.stderr, want)
+	if f.Code != 1 || f.Stderr != want {
+		t.Errorf("it ended with code %d and said\n%s\nwant\n%s", f.Code, f.Stderr, want)
 	}
 	if err := nothingRuns(dir); err != nil {
 		t.Error(err)
@@ -472,18 +473,18 @@ func TestBadInputWithPrivateServer(t *testing.T) {
 func TestInterruptWhileStarting(t *testing.T) {
 	t.Parallel()
 	dir := devDir(t)
-	p := start(t, "dev", "-f", devManifestFile(t, testenv.NewSink(t)), "--data-dir", dir, "--listen", "127.0.0.1:0", "--ops-listen", "127.0.0.1:0")
+	p := rig.Start(t, "dev", "-f", devManifestFile(t, testenv.NewSink(t)), "--data-dir", dir, "--listen", "127.0.0.1:0", "--ops-listen", "127.0.0.1:0")
 	testenv.Eventually(t, patience, func() error {
-		if !strings.Contains(p.output.String(), "Creating a database") {
+		if !strings.Contains(p.Output(), "Creating a database") {
 			return errNotYet
 		}
 		return nil
 	})
-	p.signal(syscall.SIGINT)
-	<-p.ended
-	_, said, _ := strings.Cut(p.output.String(), "\nError: ")
-	if p.cmd.ProcessState.ExitCode() != 1 || !strings.HasPrefix(said, "interrupted: ") || strings.Count(said, "\n") != 1 {
-		t.Errorf("it ended with code %d and said %q", p.cmd.ProcessState.ExitCode(), said)
+	p.Signal(syscall.SIGINT)
+	<-p.Ended()
+	_, said, _ := strings.Cut(p.Output(), "\nError: ")
+	if p.ExitCode() != 1 || !strings.HasPrefix(said, "interrupted: ") || strings.Count(said, "\n") != 1 {
+		t.Errorf("it ended with code %d and said %q", p.ExitCode(), said)
 	}
 	// Programs that were cut short may take a moment.
 	testenv.Eventually(t, patience, func() error { return nothingRuns(dir) })
@@ -507,29 +508,29 @@ func TestDataDirThatTheServerCannotUse(t *testing.T) {
 // may come back, and they answer politely until then.
 func TestPodsStartWithoutDatabase(t *testing.T) {
 	t.Parallel()
-	r := &rig{t: t, dir: t.TempDir()}
-	r.file = writeFile(t, r.dir, "pipeline.json", goodConfig)
-	writeFile(t, r.dir, "secret", testSecret)
-	in, w := r.ingress(0, unreachable), r.worker(unreachable)
-	a, err := newSender(t, 1).send(in.url+"/hooks/payments/github", "one", []byte("{}"))
+	r := &rig.Rig{T: t, Dir: t.TempDir()}
+	r.File = writeFile(t, r.Dir, "pipeline.json", goodConfig)
+	writeFile(t, r.Dir, "secret", rig.Secret)
+	in, w := r.Ingress(0, unreachable), r.Worker(unreachable)
+	a, err := rig.NewSender(t, 1).Send(in.URL+"/hooks/payments/github", "one", []byte("{}"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if a.status != http.StatusServiceUnavailable || a.retryAfter == "" {
-		t.Errorf("answered with %d, Retry-After %q, want 503 with one", a.status, a.retryAfter)
+	if a.Status != http.StatusServiceUnavailable || a.RetryAfter == "" {
+		t.Errorf("answered with %d, Retry-After %q, want 503 with one", a.Status, a.RetryAfter)
 	}
-	for _, p := range []*pod{in, w} {
+	for _, p := range []*rig.Pod{in, w} {
 		testenv.Eventually(t, patience, func() error {
-			if !strings.Contains(p.output.String(), "database") {
-				return fmt.Errorf("no word about the database: %s", p.output)
+			if !strings.Contains(p.Output(), "database") {
+				return fmt.Errorf("no word about the database: %s", p.Output())
 			}
 			return nil
 		})
-		if code := p.stop(); code != 0 {
+		if code := p.Stop(); code != 0 {
 			t.Errorf("it ended with code %d", code)
 		}
-		if strings.Contains(p.output.String(), "geheim") || strings.Contains(p.output.String(), testSecret) {
-			t.Errorf("a log repeats a secret:\n%s", p.output)
+		if strings.Contains(p.Output(), "geheim") || strings.Contains(p.Output(), rig.Secret) {
+			t.Errorf("a log repeats a secret:\n%s", p.Output())
 		}
 	}
 }

@@ -17,6 +17,7 @@ import (
 
 	"github.com/ackrail/ackrail/internal/event"
 	"github.com/ackrail/ackrail/internal/pipeline"
+	"github.com/ackrail/ackrail/internal/rig"
 	"github.com/ackrail/ackrail/internal/testenv"
 )
 
@@ -27,18 +28,18 @@ const leaseAndMore = 30 * time.Second
 func TestManyCopiesOfOneEventOverTwoIngresses(t *testing.T) {
 	t.Parallel()
 	sink := testenv.NewSink(t)
-	r := newRig(t, testenv.Schema(t), githubSecrets(), githubEndpoint("github", sink.URL()))
-	ingresses := []*pod{r.ingress(0, r.url), r.ingress(0, r.url)}
-	r.worker(r.url)
+	r := rig.New(t, testenv.Schema(t), rig.Secrets(), rig.GitHub("github", sink.URL()))
+	ingresses := []*rig.Pod{r.Ingress(0, r.URL), r.Ingress(0, r.URL)}
+	r.Worker(r.URL)
 
 	const copies = 200
-	s := newSender(t, copies)
-	answers := make([]answer, copies)
+	s := rig.NewSender(t, copies)
+	answers := make([]rig.Answer, copies)
 	body := []byte(`{"zen":"Half measures are as bad as nothing at all."}`)
 	var senders sync.WaitGroup
 	for i := range copies {
 		senders.Go(func() {
-			a, err := s.send(ingresses[i%2].url+"/hooks/test/github", "one-and-the-same", body)
+			a, err := s.Send(ingresses[i%2].URL+"/hooks/test/github", "one-and-the-same", body)
 			if err != nil {
 				t.Error(err)
 			}
@@ -50,18 +51,18 @@ func TestManyCopiesOfOneEventOverTwoIngresses(t *testing.T) {
 	statuses := map[int]int{}
 	ids := map[string]bool{}
 	for _, a := range answers {
-		statuses[a.status]++
-		ids[a.eventID] = true
+		statuses[a.Status]++
+		ids[a.EventID] = true
 	}
 	if statuses[http.StatusAccepted] != 1 || statuses[http.StatusOK] != copies-1 || len(ids) != 1 {
 		t.Errorf("answers %v with %d event ids, want one 202, %d times 200, one id", statuses, len(ids), copies-1)
 	}
-	l := r.look()
-	testenv.Eventually(t, leaseAndMore, l.drained)
-	if n := l.number("SELECT count(*) FROM event"); n != 1 {
+	l := r.Look()
+	testenv.Eventually(t, leaseAndMore, l.Drained)
+	if n := l.Number("SELECT count(*) FROM event"); n != 1 {
 		t.Errorf("%d events, want 1", n)
 	}
-	if n := l.number("SELECT count(*) FROM settled"); n != 1 {
+	if n := l.Number("SELECT count(*) FROM settled"); n != 1 {
 		t.Errorf("%d deliveries, want 1", n)
 	}
 	if got := sink.Processed(); len(got) != 1 || len(sink.Requests()) != 1 {
@@ -72,13 +73,13 @@ func TestManyCopiesOfOneEventOverTwoIngresses(t *testing.T) {
 // takeover is a worker that dies with a delivery in its hands, and what the
 // next one makes of it.
 type takeover struct {
-	*rig
+	*rig.Rig
 	sink  *testenv.Sink
 	proxy *testenv.Proxy // between the first worker and the database
-	first *pod
+	first *rig.Pod
 	id    string
 	body  []byte
-	look  *look
+	look  *rig.Look
 }
 
 // newTakeover has one event accepted; prepare may set faults before the first
@@ -86,29 +87,29 @@ type takeover struct {
 func newTakeover(t *testing.T, prepare func(*takeover)) *takeover {
 	t.Helper()
 	x := &takeover{sink: testenv.NewSink(t)}
-	x.rig = newRig(t, testenv.Schema(t), githubSecrets(), githubEndpoint("github", x.sink.URL()))
-	x.look = x.rig.look()
-	x.proxy = testenv.NewProxy(t, x.url)
-	in := x.ingress(0, x.url)
+	x.Rig = rig.New(t, testenv.Schema(t), rig.Secrets(), rig.GitHub("github", x.sink.URL()))
+	x.look = x.Look()
+	x.proxy = testenv.NewProxy(t, x.URL)
+	in := x.Ingress(0, x.URL)
 	x.body = []byte(`{"marker":"` + uuid.NewString() + `"}`)
-	x.id = newSender(t, 1).accepted(t, in.url+"/hooks/test/github", uuid.NewString(), x.body)
-	in.stop()
+	x.id = rig.NewSender(t, 1).Accepted(t, in.URL+"/hooks/test/github", uuid.NewString(), x.body)
+	in.Stop()
 	prepare(x)
-	x.first = x.worker(x.proxy.URL())
+	x.first = x.Worker(x.proxy.URL())
 	return x
 }
 
 // recovered checks that the second worker finishes what the first one left,
 // and that there was one effect.
 func (x *takeover) recovered(wantResults ...string) {
-	t := x.t
+	t := x.T
 	t.Helper()
-	testenv.Eventually(t, leaseAndMore, x.look.drained)
-	record := x.look.event(x.id)
-	if got := results(record); !slices.Equal(got, wantResults) {
+	testenv.Eventually(t, leaseAndMore, x.look.Drained)
+	record := x.look.Event(x.id)
+	if got := rig.Results(record); !slices.Equal(got, wantResults) {
 		t.Errorf("attempts ended %v, want %v", got, wantResults)
 	}
-	if got := states(record); !slices.Equal(got, []event.State{event.StateDone}) {
+	if got := rig.States(record); !slices.Equal(got, []event.State{event.StateDone}) {
 		t.Errorf("deliveries %v, want one that is done", got)
 	}
 	a := record.Attempts
@@ -141,14 +142,14 @@ func TestWorkerKilledBetweenClaimAndSend(t *testing.T) {
 		})
 	})
 	<-held
-	x.first.kill()
-	if n := x.look.number("SELECT count(*) FROM delivery WHERE state = 'claimed' AND attempt = 1"); n != 1 {
+	x.first.Kill()
+	if n := x.look.Number("SELECT count(*) FROM delivery WHERE state = 'claimed' AND attempt = 1"); n != 1 {
 		t.Fatalf("%d deliveries are claimed, want 1", n)
 	}
 	if n := len(x.sink.Requests()); n != 0 {
 		t.Fatalf("%d requests were sent, want none", n)
 	}
-	x.worker(x.url)
+	x.Worker(x.URL)
 	x.recovered("unknown", "done")
 	if n := len(x.sink.Requests()); n != 1 {
 		t.Errorf("%d requests were sent, want 1", n)
@@ -171,11 +172,11 @@ func TestWorkerKilledBetweenAnswerAndOutcome(t *testing.T) {
 		}
 		return nil
 	})
-	x.first.kill()
-	if n := x.look.number("SELECT count(*) FROM delivery WHERE state = 'claimed' AND attempt = 1"); n != 1 {
+	x.first.Kill()
+	if n := x.look.Number("SELECT count(*) FROM delivery WHERE state = 'claimed' AND attempt = 1"); n != 1 {
 		t.Fatalf("%d deliveries are claimed, want 1", n)
 	}
-	x.worker(x.url)
+	x.Worker(x.URL)
 	x.recovered("unknown", "done")
 	if got := x.sink.Processed()[x.id]; got != 2 {
 		t.Errorf("the sink answered %d times with success, want 2: the event comes again with its id", got)
@@ -202,15 +203,15 @@ func TestWorkerPausedPastItsLease(t *testing.T) {
 		}))
 	})
 	<-arrived
-	x.first.signal(syscall.SIGSTOP)
-	x.worker(x.url)
+	x.first.Signal(syscall.SIGSTOP)
+	x.Worker(x.URL)
 	x.recovered("unknown", "done")
 	release()
-	x.first.signal(syscall.SIGCONT)
+	x.first.Signal(syscall.SIGCONT)
 	// Whichever comes first of its outcome and its heartbeat is refused.
 	testenv.Eventually(t, leaseAndMore, func() error {
 		for _, write := range []string{"done", "failed", "renewed"} {
-			n, err := x.first.metric(fmt.Sprintf("ackrail_fenced_total{write=%q}", write))
+			n, err := x.first.Metric(fmt.Sprintf("ackrail_fenced_total{write=%q}", write))
 			if err != nil {
 				return err
 			}
@@ -229,26 +230,26 @@ func TestAlwaysFailingDestination(t *testing.T) {
 	bad.Handle(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		http.Error(w, "the disk is full", http.StatusInternalServerError)
 	}))
-	r := newRig(t, testenv.Schema(t), githubSecrets(),
-		githubEndpoint("github", bad.URL(), func(e *pipeline.Endpoint) {
-			e.Destinations = append(e.Destinations, destination("audit", good.URL()))
+	r := rig.New(t, testenv.Schema(t), rig.Secrets(),
+		rig.GitHub("github", bad.URL(), func(e *pipeline.Endpoint) {
+			e.Destinations = append(e.Destinations, rig.Destination("audit", good.URL()))
 		}),
-		githubEndpoint("other", good.URL()))
-	in := r.ingress(0, r.url)
-	r.worker(r.url)
-	s := newSender(t, 1)
-	id := s.accepted(t, in.url+"/hooks/test/github", uuid.NewString(), []byte(`{"n":1}`))
-	l := r.look()
-	testenv.Eventually(t, leaseAndMore, l.drained)
+		rig.GitHub("other", good.URL()))
+	in := r.Ingress(0, r.URL)
+	r.Worker(r.URL)
+	s := rig.NewSender(t, 1)
+	id := s.Accepted(t, in.URL+"/hooks/test/github", uuid.NewString(), []byte(`{"n":1}`))
+	l := r.Look()
+	testenv.Eventually(t, leaseAndMore, l.Drained)
 
-	shown := runCommand(t, "", "events", "show", id, "--database-url", r.url)
+	shown := rig.Run(t, "", "events", "show", id, "--database-url", r.URL)
 	for _, want := range []string{"AttemptsExhausted", "500", "HTTPStatus"} {
-		if !strings.Contains(shown.stdout, want) {
-			t.Errorf("events show does not say %q:\n%s", want, shown.stdout)
+		if !strings.Contains(shown.Stdout, want) {
+			t.Errorf("events show does not say %q:\n%s", want, shown.Stdout)
 		}
 	}
-	record := l.event(id)
-	if got, want := results(record), []string{"done", "failed", "failed", "dead"}; !slices.Equal(got, want) {
+	record := l.Event(id)
+	if got, want := rig.Results(record), []string{"done", "failed", "failed", "dead"}; !slices.Equal(got, want) {
 		t.Errorf("attempts ended %v, want %v", got, want)
 	}
 	for _, a := range record.Attempts[1:] {
@@ -258,9 +259,9 @@ func TestAlwaysFailingDestination(t *testing.T) {
 	}
 	// Later events go on to everybody else, and the dead one stays dead.
 	for n := range 3 {
-		s.accepted(t, in.url+"/hooks/test/other", uuid.NewString(), fmt.Appendf(nil, `{"n":%d}`, n))
+		s.Accepted(t, in.URL+"/hooks/test/other", uuid.NewString(), fmt.Appendf(nil, `{"n":%d}`, n))
 	}
-	testenv.Eventually(t, leaseAndMore, l.drained)
+	testenv.Eventually(t, leaseAndMore, l.Drained)
 	if n := len(bad.Requests()); n != 3 {
 		t.Errorf("the failing destination had %d requests, want 3", n)
 	}
@@ -273,25 +274,25 @@ func TestReplayKilledHalfWay(t *testing.T) {
 	t.Parallel()
 	sink := testenv.NewSink(t)
 	sink.Handle(testenv.Status(http.StatusGone))
-	r := newRig(t, testenv.Schema(t), githubSecrets(), githubEndpoint("github", sink.URL()))
-	in := r.ingress(0, r.url)
-	r.worker(r.url)
+	r := rig.New(t, testenv.Schema(t), rig.Secrets(), rig.GitHub("github", sink.URL()))
+	in := r.Ingress(0, r.URL)
+	r.Worker(r.URL)
 	const events = 1000
-	s := newSender(t, 32)
+	s := rig.NewSender(t, 32)
 	var senders sync.WaitGroup
 	for n := range 32 {
 		senders.Go(func() {
 			for i := n; i < events; i += 32 {
-				if _, err := s.send(in.url+"/hooks/test/github", fmt.Sprint(i), fmt.Appendf(nil, `{"n":%d}`, i)); err != nil {
+				if _, err := s.Send(in.URL+"/hooks/test/github", fmt.Sprint(i), fmt.Appendf(nil, `{"n":%d}`, i)); err != nil {
 					t.Error(err)
 				}
 			}
 		})
 	}
 	senders.Wait()
-	l := r.look()
-	testenv.Eventually(t, leaseAndMore, l.drained)
-	if n := l.number("SELECT count(*) FROM dead_letter WHERE reason = 'PermanentStatus' AND last_status = 410"); n != events {
+	l := r.Look()
+	testenv.Eventually(t, leaseAndMore, l.Drained)
+	if n := l.Number("SELECT count(*) FROM dead_letter WHERE reason = 'PermanentStatus' AND last_status = 410"); n != events {
 		t.Fatalf("%d dead letters, want %d", n, events)
 	}
 	sink.Handle(testenv.Status(http.StatusNoContent)) // the fix
@@ -309,7 +310,7 @@ spec:
 	}
 	// The database has queued some of it when the process dies without
 	// knowing.
-	proxy := testenv.NewProxy(t, r.url)
+	proxy := testenv.NewProxy(t, r.URL)
 	held := make(chan struct{})
 	batches := 0
 	proxy.Hook(func(c testenv.Chunk) testenv.Action {
@@ -323,23 +324,23 @@ spec:
 		}
 		return testenv.Forward
 	})
-	killed := start(t, "replay", "-f", manifest, "--database-url", proxy.URL())
+	killed := rig.Start(t, "replay", "-f", manifest, "--database-url", proxy.URL())
 	<-held
-	killed.kill()
+	killed.Kill()
 	testenv.Eventually(t, leaseAndMore, func() error {
-		n, err := l.tryNumber("SELECT count(*) FROM replay_item WHERE state = 'queued'")
+		n, err := l.TryNumber("SELECT count(*) FROM replay_item WHERE state = 'queued'")
 		if err == nil && n == 0 {
 			err = errNotYet
 		}
 		return err
 	})
-	if n := l.number("SELECT count(*) FROM replay_item WHERE state = 'planned'"); n == 0 {
+	if n := l.Number("SELECT count(*) FROM replay_item WHERE state = 'planned'"); n == 0 {
 		t.Fatal("nothing is left to do: the process was not killed half-way")
 	}
 	for range 2 { // the rest, and then nothing
-		done := runCommand(t, "", "replay", "-f", manifest, "--wait", "--database-url", r.url)
-		if done.code != 0 || !strings.Contains(done.stdout, "succeeded: 1000") {
-			t.Fatalf("replay exited with %d:\n%s%s", done.code, done.stdout, done.stderr)
+		done := rig.Run(t, "", "replay", "-f", manifest, "--wait", "--database-url", r.URL)
+		if done.Code != 0 || !strings.Contains(done.Stdout, "succeeded: 1000") {
+			t.Fatalf("replay exited with %d:\n%s%s", done.Code, done.Stdout, done.Stderr)
 		}
 	}
 	runs := map[string]int{}
@@ -356,7 +357,7 @@ spec:
 	if len(runs) != events {
 		t.Errorf("%d events were replayed, want %d", len(runs), events)
 	}
-	if n := l.number("SELECT count(*) FROM settled WHERE run = 2"); n != events {
+	if n := l.Number("SELECT count(*) FROM settled WHERE run = 2"); n != events {
 		t.Errorf("%d second runs are done, want %d", n, events)
 	}
 }

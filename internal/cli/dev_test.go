@@ -20,6 +20,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/ackrail/ackrail/internal/rig"
 	"github.com/ackrail/ackrail/internal/testenv"
 )
 
@@ -113,32 +114,32 @@ func nothingRuns(dir string) error {
 }
 
 // dev is an ackrail dev that runs.
-type dev struct{ *pod }
+type dev struct{ *rig.Pod }
 
 // startDev starts ackrail dev and waits until it says that it runs.
 func startDev(t testing.TB, dir, manifest string, args ...string) *dev {
 	t.Helper()
-	p := start(t, append([]string{
+	p := rig.Start(t, append([]string{
 		"dev", "-f", manifest, "--data-dir", dir, "--listen", "127.0.0.1:0", "--ops-listen", "127.0.0.1:0",
 	}, args...)...)
 	testenv.Eventually(t, patience, func() error {
-		if !p.running() {
+		if !p.Running() {
 			return errors.New("it ended")
 		}
-		if !strings.Contains(p.output.String(), "Stop with Ctrl-C") {
+		if !strings.Contains(p.Output(), "Stop with Ctrl-C") {
 			return errNotYet
 		}
 		return nil
 	})
-	d := &dev{&pod{process: p}}
-	d.opsURL = d.printed(`Operations +(\S+)/metrics`)
+	d := &dev{&rig.Pod{Process: p}}
+	d.OpsURL = d.printed(`Operations +(\S+)/metrics`)
 	return d
 }
 
 // says returns the output without the logs, which come in between.
 func (d *dev) says() string {
 	var said strings.Builder
-	for line := range strings.Lines(d.output.String()) {
+	for line := range strings.Lines(d.Output()) {
 		if !strings.HasPrefix(line, "time=") {
 			said.WriteString(line)
 		}
@@ -148,17 +149,17 @@ func (d *dev) says() string {
 
 // printed returns what the group of a pattern stands for in what it says.
 func (d *dev) printed(pattern string) string {
-	d.t.Helper()
+	d.T.Helper()
 	found := regexp.MustCompile(pattern).FindStringSubmatch(d.says())
 	if found == nil {
-		d.t.Fatalf("it says nothing like %s", pattern)
+		d.T.Fatalf("it says nothing like %s", pattern)
 	}
 	return found[1]
 }
 
 // databaseURL returns the URL of the private server.
 func (d *dev) databaseURL() string {
-	d.t.Helper()
+	d.T.Helper()
 	return d.printed(`Database +(\S+)`)
 }
 
@@ -180,20 +181,20 @@ func postmaster(t testing.TB, dir string) int {
 // interrupt sends SIGINT, as Ctrl-C does, and checks that the process ends in
 // good order.
 func (d *dev) interrupt() {
-	d.t.Helper()
-	d.signal(syscall.SIGINT)
+	d.T.Helper()
+	d.Signal(syscall.SIGINT)
 	d.endsWell()
 }
 
 func (d *dev) endsWell() {
-	d.t.Helper()
+	d.T.Helper()
 	select {
-	case <-d.ended:
+	case <-d.Ended():
 	case <-time.After(patience):
-		d.t.Fatal("it did not end within a minute of SIGINT")
+		d.T.Fatal("it did not end within a minute of SIGINT")
 	}
-	if code := d.cmd.ProcessState.ExitCode(); code != 0 {
-		d.t.Errorf("it ended with code %d after SIGINT", code)
+	if code := d.ExitCode(); code != 0 {
+		d.T.Errorf("it ended with code %d after SIGINT", code)
 	}
 }
 
@@ -217,26 +218,26 @@ func writeFile(t testing.TB, dir, name, content string) string {
 }
 
 // shell runs a line in a shell that has this program as ackrail on its PATH.
-func shell(t testing.TB, line string) finished {
+func shell(t testing.TB, line string) rig.Finished {
 	t.Helper()
 	bin := t.TempDir()
-	wrapper := "#!/bin/sh\nexec " + shellQuote(command(t).Path) + " \"$@\"\n"
+	wrapper := "#!/bin/sh\nexec " + shellQuote(rig.Command(t).Path) + " \"$@\"\n"
 	if err := os.WriteFile(filepath.Join(bin, "ackrail"), []byte(wrapper), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	cmd := command(t, "-c", line)
+	cmd := rig.Command(t, "-c", line)
 	cmd.Path, cmd.Args[0] = "/bin/sh", "sh"
 	cmd.Env = append(cmd.Env, "PATH="+bin+string(filepath.ListSeparator)+os.Getenv("PATH"))
 	cmd.Dir = t.TempDir() // not where dev was started
-	return runCmd(t, cmd, "")
+	return rig.RunCmd(t, cmd, "")
 }
 
 // eventID returns the event's id out of what ackrail send printed.
-func eventID(t testing.TB, f finished, wantStatus string) string {
+func eventID(t testing.TB, f rig.Finished, wantStatus string) string {
 	t.Helper()
-	found := regexp.MustCompile(`^HTTP (\d+) .*\n\{"status":"([a-z]+)","eventId":"([0-9a-f-]{36})"\}\n$`).FindStringSubmatch(f.stdout)
-	if f.code != 0 || f.stderr != "" || found == nil || found[1]+" "+found[2] != wantStatus {
-		t.Fatalf("ackrail send ended with code %d and printed %q, %q; want %s", f.code, f.stdout, f.stderr, wantStatus)
+	found := regexp.MustCompile(`^HTTP (\d+) .*\n\{"status":"([a-z]+)","eventId":"([0-9a-f-]{36})"\}\n$`).FindStringSubmatch(f.Stdout)
+	if f.Code != 0 || f.Stderr != "" || found == nil || found[1]+" "+found[2] != wantStatus {
+		t.Fatalf("ackrail send ended with code %d and printed %q, %q; want %s", f.Code, f.Stdout, f.Stderr, wantStatus)
 	}
 	return found[3]
 }
@@ -279,9 +280,9 @@ func TestDev(t *testing.T) {
 
 	body := "{\"zen\": \"Mind your\\u0000 words.\",\n\t\"n\": 1e400}\r\n"
 	file := writeFile(t, t.TempDir(), "body.json", body)
-	sending := func(d *dev, id string) finished {
+	sending := func(d *dev, id string) rig.Finished {
 		t.Helper()
-		return runCommand(t, "", "send", "-f", manifest, "--endpoint", "payments/github", "--body", file, "--event-type", "ping",
+		return rig.Run(t, "", "send", "-f", manifest, "--endpoint", "payments/github", "--body", file, "--event-type", "ping",
 			"--id", id, "--url", d.printed(`takes +(http://\S+)/hooks/payments/github`))
 	}
 	first := eventID(t, sending(d, "one"), "202 accepted")
@@ -302,9 +303,9 @@ func TestDev(t *testing.T) {
 
 	// What was taken in survives, with its idempotency keys.
 	d = startDev(t, dir, manifest)
-	list := runCommand(t, "", "events", "list", "-A", "--database-url", d.databaseURL())
-	if list.code != 0 || strings.Count(list.stdout, "\n") != 4 || !strings.Contains(list.stdout, first) {
-		t.Errorf("after a restart, events list ended with code %d and printed %q, %q", list.code, list.stdout, list.stderr)
+	list := rig.Run(t, "", "events", "list", "-A", "--database-url", d.databaseURL())
+	if list.Code != 0 || strings.Count(list.Stdout, "\n") != 4 || !strings.Contains(list.Stdout, first) {
+		t.Errorf("after a restart, events list ended with code %d and printed %q, %q", list.Code, list.Stdout, list.Stderr)
 	}
 	if again := eventID(t, sending(d, "one"), "200 duplicate"); again != first {
 		t.Errorf("the duplicate is event %s, want %s", again, first)
@@ -318,10 +319,10 @@ func TestDev(t *testing.T) {
 	var after string
 	testenv.Eventually(t, patience, func() error {
 		f := sending(d, "two")
-		if f.code != 0 {
-			return fmt.Errorf("answered with %q, %q", f.stdout, f.stderr)
+		if f.Code != 0 {
+			return fmt.Errorf("answered with %q, %q", f.Stdout, f.Stderr)
 		}
-		after = f.stdout
+		after = f.Stdout
 		return nil
 	})
 	if !strings.HasPrefix(after, "HTTP 202 ") && !strings.HasPrefix(after, "HTTP 200 ") {
@@ -331,14 +332,14 @@ func TestDev(t *testing.T) {
 	if now := postmaster(t, dir); now == pid {
 		t.Errorf("the server has process id %d as before its death", now)
 	}
-	if !strings.Contains(d.output.String(), "PostgreSQL ended unexpectedly, starting it again") {
+	if !strings.Contains(d.Output(), "PostgreSQL ended unexpectedly, starting it again") {
 		t.Error("the server's death is not told")
 	}
 	if got := d.printed(`(?s)Stop with Ctrl-C.*Starting PostgreSQL \S+ on (\S+)`); !strings.Contains(d.databaseURL(), got) {
 		t.Errorf("the server came back on %s, not at %s", got, d.databaseURL())
 	}
 
-	d.kill()
+	d.Kill()
 	testenv.Eventually(t, patience, func() error { return nothingRuns(dir) })
 
 	if effects := sink.Processed(); len(effects) != 4 {
@@ -349,7 +350,7 @@ func TestDev(t *testing.T) {
 // devOutput checks what people find their way by.
 func devOutput(t *testing.T, d *dev, manifest, sink string) {
 	base := d.printed(`takes +(http://127\.0\.0\.1:\d+)/ring`)
-	normal := strings.NewReplacer(base, "INGRESS", d.opsURL, "OPS", d.databaseURL(), "DATABASE", sink, "SINK", manifest, "MANIFEST",
+	normal := strings.NewReplacer(base, "INGRESS", d.OpsURL, "OPS", d.databaseURL(), "DATABASE", sink, "SINK", manifest, "MANIFEST",
 		shellQuote(manifest), "'MANIFEST'").Replace(strings.TrimSuffix(d.says(), "\n"))
 	for pattern, text := range map[string]string{`PostgreSQL \S+ on \S+`: "PostgreSQL on HOST", `in \d+ms`: "in TIME", `database in \S+`: "database in DIR"} {
 		normal = regexp.MustCompile(pattern).ReplaceAllString(normal, text)
@@ -375,7 +376,7 @@ Running (all). Stop with Ctrl-C.`
 	if diff := cmp.Diff(strings.Split(want, "\n"), strings.Split(normal, "\n")); diff != "" {
 		t.Errorf("output (-want +got):\n%s", diff)
 	}
-	if strings.Contains(d.output.String(), "the-secret-of-the-dev-test") {
+	if strings.Contains(d.Output(), "the-secret-of-the-dev-test") {
 		t.Error("the output has a secret in it")
 	}
 }
@@ -383,7 +384,7 @@ Running (all). Stop with Ctrl-C.`
 // devOperations checks the port for machines: readiness, and every metric that
 // dashboards stand on.
 func devOperations(t *testing.T, d *dev) {
-	if err := d.ready(); err != nil {
+	if err := d.Ready(); err != nil {
 		t.Errorf("not ready: %v", err)
 	}
 	unsigned, err := http.Post(d.printed(`takes +(http://\S+/hooks/payments/github)`), "application/json", strings.NewReader("{}"))
@@ -419,14 +420,14 @@ func devOperations(t *testing.T, d *dev) {
 	} {
 		// Outcomes are written, and counted, after the destination has answered.
 		testenv.Eventually(t, patience, func() error {
-			got, err := d.metric(c.series)
+			got, err := d.Metric(c.series)
 			if err == nil && got < c.least {
 				err = fmt.Errorf("%s is %v, want at least %v", c.series, got, c.least)
 			}
 			return err
 		})
 	}
-	if diff := cmp.Diff(documentedMetrics(t), exposedMetrics(t, d.opsURL)); diff != "" {
+	if diff := cmp.Diff(documentedMetrics(t), exposedMetrics(t, d.OpsURL)); diff != "" {
 		t.Errorf("metrics (-documented +exposed):\n%s", diff)
 	}
 }
@@ -471,28 +472,28 @@ func TestDevRolesShareTheirData(t *testing.T) {
 	manifest := devManifestFile(t, sink)
 	in := startDev(t, dir, manifest, "--role", "ingress")
 	w := startDev(t, dir, manifest, "--role", "worker")
-	if !strings.Contains(w.output.String(), "Using the PostgreSQL server that already runs") {
+	if !strings.Contains(w.Output(), "Using the PostgreSQL server that already runs") {
 		t.Error("the worker has a server of its own")
 	}
-	if got := w.output.String(); strings.Contains(got, "takes ") || strings.Contains(got, "try it") {
+	if got := w.Output(); strings.Contains(got, "takes ") || strings.Contains(got, "try it") {
 		t.Error("the worker says that it takes webhooks")
 	}
 	ring := func(key string) string {
 		t.Helper()
-		return eventID(t, runCommand(t, "ding", "send", "-f", manifest, "--endpoint", "door-bell", "--body", "-", "--id", key,
+		return eventID(t, rig.Run(t, "ding", "send", "-f", manifest, "--endpoint", "door-bell", "--body", "-", "--id", key,
 			"--content-type", "text/plain", "--url", in.printed(`takes +(http://\S+)/ring`)), "202 accepted")
 	}
 	if r := arrived(t, sink, ring("1")); string(r.Body) != "ding" || r.Header.Get("Content-Type") != "text/plain" {
 		t.Errorf("arrived with body %q and headers %v", r.Body, r.Header)
 	}
-	if _, err := in.metric(`ackrail_claim_deliveries_count`); err == nil {
+	if _, err := in.Metric(`ackrail_claim_deliveries_count`); err == nil {
 		t.Error("the ingress claims deliveries")
 	}
 
 	// Whoever started the server takes it along; the other brings it back.
 	in.interrupt()
 	testenv.Eventually(t, patience, func() error {
-		if !strings.Contains(w.output.String(), "Starting PostgreSQL") {
+		if !strings.Contains(w.Output(), "Starting PostgreSQL") {
 			return errNotYet
 		}
 		return nil
@@ -517,7 +518,7 @@ func TestDevDrains(t *testing.T) {
 	url := testenv.Schema(t)
 	d := startDev(t, t.TempDir(), manifest, "--database-url", url)
 	address := d.printed(`takes +http://(\S+)/ring`)
-	first := eventID(t, runCommand(t, "", "send", "-f", manifest, "--endpoint", "door-bell", "--body", manifest, "--url", "http://"+address), "202 accepted")
+	first := eventID(t, rig.Run(t, "", "send", "-f", manifest, "--endpoint", "door-bell", "--body", manifest, "--url", "http://"+address), "202 accepted")
 	arrived(t, sink, first)
 
 	conn, err := net.Dial("tcp", address)
@@ -529,14 +530,14 @@ func TestDevDrains(t *testing.T) {
 		t.Fatal(err)
 	}
 	testenv.Eventually(t, patience, func() error {
-		if n, err := d.metric("ackrail_ingress_inflight_bytes"); err != nil || n != 9 {
+		if n, err := d.Metric("ackrail_ingress_inflight_bytes"); err != nil || n != 9 {
 			return fmt.Errorf("%v bytes are under way, %w", n, err)
 		}
 		return nil
 	})
-	d.signal(syscall.SIGINT)
+	d.Signal(syscall.SIGINT)
 	testenv.Eventually(t, patience, func() error {
-		err := d.ready()
+		err := d.Ready()
 		if err == nil {
 			return errors.New("ready after an interrupt")
 		}
@@ -558,9 +559,9 @@ func TestDevDrains(t *testing.T) {
 	}
 	release()
 	d.endsWell()
-	list := runCommand(t, "", "events", "list", "--database-url", url)
-	if !regexp.MustCompile(`(?s)\n.* handler +1 +pending +0 .*\n` + first + ` .* handler +1 +done +1 `).MatchString(list.stdout) {
-		t.Errorf("events list printed\n%s%s", list.stdout, list.stderr)
+	list := rig.Run(t, "", "events", "list", "--database-url", url)
+	if !regexp.MustCompile(`(?s)\n.* handler +1 +pending +0 .*\n` + first + ` .* handler +1 +done +1 `).MatchString(list.Stdout) {
+		t.Errorf("events list printed\n%s%s", list.Stdout, list.Stderr)
 	}
 	if n := len(sink.Requests()); n != 1 {
 		t.Errorf("%d deliveries, want 1", n)
@@ -572,21 +573,21 @@ func TestDevDrains(t *testing.T) {
 func TestDevFromStandardInput(t *testing.T) {
 	t.Parallel()
 	sink := testenv.NewSink(t)
-	cmd := command(t, "dev", "-f", "-", "--data-dir", devDir(t), "--database-url", testenv.Schema(t), "--listen", ":0", "--ops-listen", "127.0.0.1:0")
+	cmd := rig.Command(t, "dev", "-f", "-", "--data-dir", devDir(t), "--database-url", testenv.Schema(t), "--listen", ":0", "--ops-listen", "127.0.0.1:0")
 	cmd.Stdin = strings.NewReader(strings.ReplaceAll(devManifest, "SINK", sink.URL()))
-	d := &dev{&pod{process: startCmd(t, cmd)}}
+	d := &dev{&rig.Pod{Process: rig.StartCmd(t, cmd)}}
 	testenv.Eventually(t, patience, func() error {
-		if !strings.Contains(d.output.String(), "Stop with Ctrl-C") {
+		if !strings.Contains(d.Output(), "Stop with Ctrl-C") {
 			return errNotYet
 		}
 		return nil
 	})
-	if strings.Contains(d.output.String(), "try it") {
+	if strings.Contains(d.Output(), "try it") {
 		t.Error("it offers a command that would read standard input twice")
 	}
 	// Listening everywhere, it prints a URL that reaches it from here.
 	manifest := devManifestFile(t, sink)
-	arrived(t, sink, eventID(t, runCommand(t, "", "send", "-f", manifest, "--endpoint", "door-bell", "--body", manifest, "--content-type", "text/plain",
+	arrived(t, sink, eventID(t, rig.Run(t, "", "send", "-f", manifest, "--endpoint", "door-bell", "--body", manifest, "--content-type", "text/plain",
 		"--url", d.printed(`takes +(http://localhost:\d+/ring)`)), "202 accepted"))
 	d.interrupt()
 }

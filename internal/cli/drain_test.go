@@ -17,33 +17,19 @@ import (
 
 	"github.com/ackrail/ackrail/internal/event"
 	"github.com/ackrail/ackrail/internal/pipeline"
+	"github.com/ackrail/ackrail/internal/rig"
 	"github.com/ackrail/ackrail/internal/testenv"
 )
-
-// unready waits until a process says that it is not ready, which it must be
-// alive to say.
-func (p *pod) unready() {
-	p.t.Helper()
-	testenv.Eventually(p.t, patience, func() error {
-		switch err := p.ready(); {
-		case err == nil:
-			return errors.New("it is ready still")
-		case !strings.HasPrefix(err.Error(), "503 "):
-			p.t.Fatalf("asked whether it is ready: %v", err)
-		}
-		return nil
-	})
-}
 
 // An ingress that is told to end says so first, goes on taking requests until
 // load balancers have noticed, answers what is under way, and then ends.
 func TestIngressDrains(t *testing.T) {
 	t.Parallel()
 	const delay = 6 * time.Second
-	r := newRig(t, testenv.Schema(t), githubSecrets(), githubEndpoint("github", "http://127.0.0.1:9"))
-	address := fmt.Sprintf("127.0.0.1:%d", freePort(t))
-	in := r.pod(r.url, "ingress", "--listen", address, "--drain-delay", delay.String())
-	s, hook := newSender(t, 1), "http://"+address+"/hooks/test/github"
+	r := rig.New(t, testenv.Schema(t), rig.Secrets(), rig.GitHub("github", "http://127.0.0.1:9"))
+	address := fmt.Sprintf("127.0.0.1:%d", rig.FreePort(t))
+	in := r.Pod(r.URL, "ingress", "--listen", address, "--drain-delay", delay.String())
+	s, hook := rig.NewSender(t, 1), "http://"+address+"/hooks/test/github"
 
 	// A request but for its last byte.
 	var head bytes.Buffer
@@ -52,7 +38,7 @@ func TestIngressDrains(t *testing.T) {
 		t.Fatal(err)
 	}
 	request.Header = http.Header{"Content-Type": {"application/json"}, "X-Github-Delivery": {"slow"}, "X-Github-Event": {"push"}, "Content-Length": {"2"}}
-	if err := s.verifier.Sign(request.Header, s.key, "slow", time.Now(), []byte("{}")); err != nil {
+	if err := s.Sign(request.Header, "slow", []byte("{}")); err != nil {
 		t.Fatal(err)
 	}
 	fmt.Fprintf(&head, "POST %s HTTP/1.1\r\nHost: test\r\n", request.URL.Path)
@@ -67,17 +53,17 @@ func TestIngressDrains(t *testing.T) {
 		t.Fatal(err)
 	}
 	testenv.Eventually(t, patience, func() error {
-		if n, err := in.metric("ackrail_ingress_inflight_bytes"); err != nil || n != 2 {
+		if n, err := in.Metric("ackrail_ingress_inflight_bytes"); err != nil || n != 2 {
 			return fmt.Errorf("%v bytes under way, %w", n, err)
 		}
 		return nil
 	})
 
 	began := time.Now()
-	in.signal(syscall.SIGTERM)
-	in.unready()
+	in.Signal(syscall.SIGTERM)
+	in.Unready()
 	if time.Since(began) < delay/2 { // else the machine is too busy to tell
-		s.accepted(t, hook, "meanwhile", []byte("{}"))
+		s.Accepted(t, hook, "meanwhile", []byte("{}"))
 		response, err := http.Post(hook, "application/json", strings.NewReader("{}"))
 		if err != nil {
 			t.Fatal(err)
@@ -109,8 +95,8 @@ func TestIngressDrains(t *testing.T) {
 	if response.StatusCode != http.StatusAccepted || !response.Close {
 		t.Errorf("answered with %s, want 202 and the end of the connection", response.Status)
 	}
-	<-in.ended
-	if code := in.cmd.ProcessState.ExitCode(); code != 0 {
+	<-in.Ended()
+	if code := in.ExitCode(); code != 0 {
 		t.Errorf("it ended with code %d", code)
 	}
 }
@@ -122,26 +108,26 @@ func TestWorkerDrains(t *testing.T) {
 	sink := testenv.NewSink(t)
 	handler, release := testenv.Block(testenv.Status(http.StatusNoContent))
 	sink.Handle(handler)
-	r := newRig(t, testenv.Schema(t), githubSecrets(), githubEndpoint("github", sink.URL(), func(e *pipeline.Endpoint) {
+	r := rig.New(t, testenv.Schema(t), rig.Secrets(), rig.GitHub("github", sink.URL(), func(e *pipeline.Endpoint) {
 		e.Destinations[0].HTTP.TimeoutSeconds, e.LeaseSeconds = 60, 90
 	}))
-	in, w := r.ingress(0, r.url), r.worker(r.url)
-	s := newSender(t, 1)
-	first := s.accepted(t, in.url+"/hooks/test/github", "first", []byte("{}"))
+	in, w := r.Ingress(0, r.URL), r.Worker(r.URL)
+	s := rig.NewSender(t, 1)
+	first := s.Accepted(t, in.URL+"/hooks/test/github", "first", []byte("{}"))
 	arrived(t, sink, first)
-	w.signal(syscall.SIGTERM)
-	w.unready()
-	second := s.accepted(t, in.url+"/hooks/test/github", "second", []byte("{}"))
+	w.Signal(syscall.SIGTERM)
+	w.Unready()
+	second := s.Accepted(t, in.URL+"/hooks/test/github", "second", []byte("{}"))
 	release()
-	<-w.ended
-	if code := w.cmd.ProcessState.ExitCode(); code != 0 {
+	<-w.Ended()
+	if code := w.ExitCode(); code != 0 {
 		t.Errorf("it ended with code %d", code)
 	}
-	l := r.look()
-	if diff := cmp.Diff([]event.State{event.StateDone}, states(l.event(first))); diff != "" {
+	l := r.Look()
+	if diff := cmp.Diff([]event.State{event.StateDone}, rig.States(l.Event(first))); diff != "" {
 		t.Errorf("what was under way (-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff([]event.State{event.StatePending}, states(l.event(second))); diff != "" {
+	if diff := cmp.Diff([]event.State{event.StatePending}, rig.States(l.Event(second))); diff != "" {
 		t.Errorf("what came later (-want +got):\n%s", diff)
 	}
 }

@@ -23,6 +23,7 @@ import (
 
 	"github.com/ackrail/ackrail/api/v1alpha1"
 	"github.com/ackrail/ackrail/internal/pipeline"
+	"github.com/ackrail/ackrail/internal/rig"
 	"github.com/ackrail/ackrail/internal/store"
 	"github.com/ackrail/ackrail/internal/testenv"
 )
@@ -31,7 +32,7 @@ import (
 // events A and B, audit has moved out, broken failed as often as it may. C is
 // in another namespace, D waits for a worker.
 type museum struct {
-	*rig
+	*rig.Rig
 	sink *testenv.Sink
 	// ids are event ids by letter, letters the reverse.
 	ids     map[string]string
@@ -57,23 +58,23 @@ func newMuseum(t *testing.T) *museum {
 			http.Error(w, "sorry", http.StatusInternalServerError)
 		}
 	}))
-	orders := githubEndpoint("orders", m.sink.URL()+"/handler", openEndpoint, func(e *pipeline.Endpoint) {
-		broken := destination("broken", m.sink.URL()+"/broken")
+	orders := rig.GitHub("orders", m.sink.URL()+"/handler", openEndpoint, func(e *pipeline.Endpoint) {
+		broken := rig.Destination("broken", m.sink.URL()+"/broken")
 		broken.Retry.MaxAttempts = 1
-		e.Destinations = append(e.Destinations, destination("audit", m.sink.URL()+"/audit"), broken)
+		e.Destinations = append(e.Destinations, rig.Destination("audit", m.sink.URL()+"/audit"), broken)
 	})
-	bell := githubEndpoint("bell", m.sink.URL()+"/bell", openEndpoint, func(e *pipeline.Endpoint) {
+	bell := rig.GitHub("bell", m.sink.URL()+"/bell", openEndpoint, func(e *pipeline.Endpoint) {
 		e.Namespace, e.Path = "default", "/bell"
 	})
-	m.rig = newRig(t, testenv.Schema(t), nil, orders, bell)
-	in, w := m.ingress(0, m.url), m.worker(m.url)
-	m.take(in.url+orders.Path, "A", "push", museumBody)
-	m.take(in.url+orders.Path, "B", "pull request", "{}")
-	m.take(in.url+bell.Path, "C", "", "ding")
-	testenv.Eventually(t, patience, m.look().drained)
-	w.stop()
-	m.take(in.url+orders.Path, "D", "push", "{}")
-	in.stop()
+	m.Rig = rig.New(t, testenv.Schema(t), nil, orders, bell)
+	in, w := m.Ingress(0, m.URL), m.Worker(m.URL)
+	m.take(in.URL+orders.Path, "A", "push", museumBody)
+	m.take(in.URL+orders.Path, "B", "pull request", "{}")
+	m.take(in.URL+bell.Path, "C", "", "ding")
+	testenv.Eventually(t, patience, m.Look().Drained)
+	w.Stop()
+	m.take(in.URL+orders.Path, "D", "push", "{}")
+	in.Stop()
 	var pairs []string
 	for letter, id := range m.ids {
 		pairs = append(pairs, id, letter)
@@ -83,51 +84,51 @@ func newMuseum(t *testing.T) *museum {
 }
 
 func (m *museum) take(url, letter, kind, body string) {
-	m.t.Helper()
+	m.T.Helper()
 	request, err := http.NewRequest(http.MethodPost, url, strings.NewReader(body))
 	if err != nil {
-		m.t.Fatal(err)
+		m.T.Fatal(err)
 	}
 	request.Header.Set("X-Key", "key-"+letter)
 	request.Header.Set("Content-Type", "application/json")
 	if kind != "" {
 		request.Header.Set("X-Kind", kind)
 	}
-	response, err := newSender(m.t, 1).client.Do(request)
+	response, err := rig.NewSender(m.T, 1).Client.Do(request)
 	if err != nil {
-		m.t.Fatal(err)
+		m.T.Fatal(err)
 	}
 	defer response.Body.Close()
 	var said struct{ EventID string }
 	if err := json.NewDecoder(response.Body).Decode(&said); err != nil || said.EventID == "" {
-		m.t.Fatalf("event %s was answered with %s, %v", letter, response.Status, err)
+		m.T.Fatalf("event %s was answered with %s, %v", letter, response.Status, err)
 	}
 	m.ids[letter] = said.EventID
 }
 
 // run runs a command that uses the database. Letters in braces in the
 // arguments stand for event ids.
-func (m *museum) run(stdin, line string) finished {
-	m.t.Helper()
+func (m *museum) run(stdin, line string) rig.Finished {
+	m.T.Helper()
 	args := strings.Split(line, " ")
 	for i := range args {
 		for letter, id := range m.ids {
 			args[i] = strings.ReplaceAll(args[i], "{"+letter+"}", id)
 		}
 	}
-	cmd := command(m.t, args...)
-	cmd.Env = append(cmd.Env, databaseEnv+"="+m.url)
-	return runCmd(m.t, cmd, stdin)
+	cmd := rig.Command(m.T, args...)
+	cmd.Env = append(cmd.Env, databaseEnv+"="+m.URL)
+	return rig.RunCmd(m.T, cmd, stdin)
 }
 
 // prints runs a command that must succeed, and returns what it printed.
 func (m *museum) prints(line string) string {
-	m.t.Helper()
+	m.T.Helper()
 	f := m.run("", line)
-	if f.code != 0 || f.stderr != "" {
-		m.t.Fatalf("%s ended with code %d and said %q", line, f.code, f.stderr)
+	if f.Code != 0 || f.Stderr != "" {
+		m.T.Fatalf("%s ended with code %d and said %q", line, f.Code, f.Stderr)
 	}
-	return f.stdout
+	return f.Stdout
 }
 
 var (
@@ -220,8 +221,8 @@ func (m *museum) listed(t *testing.T) {
 	}
 	for _, args := range []string{"-n nowhere", "--state claimed", "-A --destination nobody"} {
 		f := m.run("", "events list "+args)
-		if f.code != 0 || f.stdout != "" || f.stderr != "No deliveries found.\n" {
-			t.Errorf("events list %s ended with code %d, %q, %q", args, f.code, f.stdout, f.stderr)
+		if f.Code != 0 || f.Stdout != "" || f.Stderr != "No deliveries found.\n" {
+			t.Errorf("events list %s ended with code %d, %q, %q", args, f.Code, f.Stdout, f.Stderr)
 		}
 	}
 }
@@ -369,10 +370,10 @@ func summary(r *v1alpha1.EventReplay) string {
 }
 
 // replay runs a manifest and returns the statuses that it printed.
-func (m *museum) replay(t *testing.T, manifest, flags string) (summaries []string, f finished) {
+func (m *museum) replay(t *testing.T, manifest, flags string) (summaries []string, f rig.Finished) {
 	t.Helper()
 	f = m.run(manifest, strings.TrimSuffix("replay -f - "+flags, " "))
-	for doc := range strings.SplitSeq(f.stdout, "---\n") {
+	for doc := range strings.SplitSeq(f.Stdout, "---\n") {
 		if doc == "" {
 			continue
 		}
@@ -394,10 +395,10 @@ func (m *museum) replayed(t *testing.T) {
 	}))
 	// A first run that D still owes is no matter of these replays.
 	fixed := replayManifest("after-fix", "orders", "{destinations: [audit]}")
-	check := func(what string, got []string, f finished, code int, stderr string, want ...string) {
+	check := func(what string, got []string, f rig.Finished, code int, stderr string, want ...string) {
 		t.Helper()
-		if !slices.Equal(got, want) || f.code != code || f.stderr != stderr {
-			t.Errorf("%s: ended with code %d, %q and\n%s\nwant %d, %q and\n%s", what, f.code, f.stderr, strings.Join(got, "\n"),
+		if !slices.Equal(got, want) || f.Code != code || f.Stderr != stderr {
+			t.Errorf("%s: ended with code %d, %q and\n%s\nwant %d, %q and\n%s", what, f.Code, f.Stderr, strings.Join(got, "\n"),
 				code, stderr, strings.Join(want, "\n"))
 		}
 	}
@@ -410,11 +411,11 @@ func (m *museum) replayed(t *testing.T) {
 	got, f = m.replay(t, fixed, "--wait --timeout 0s")
 	check("waiting not at all", got, f, 1, "Error: EventReplay test/after-fix: timed out after 0s waiting for 2 runs to end\n", open)
 
-	m.worker(m.url)
+	m.Worker(m.URL)
 	const done = "after-fix 2 2 2 0 0 Planned=True:Matched Complete=True:Succeeded"
 	got, f = m.replay(t, fixed, "--wait")
-	if !slices.Equal(got, []string{done}) || f.code != 0 {
-		t.Errorf("with a worker: ended with code %d, %q and %v", f.code, f.stderr, got)
+	if !slices.Equal(got, []string{done}) || f.Code != 0 {
+		t.Errorf("with a worker: ended with code %d, %q and %v", f.Code, f.Stderr, got)
 	}
 	m.replays(t, "/audit", "A", "B")
 	got, f = m.replay(t, fixed, "--wait")
@@ -435,7 +436,7 @@ func (m *museum) replayed(t *testing.T) {
 		replayManifest("once-more", "orders", "{states: [Done], destinations: [handler], types: [pull request]}"),
 	}, "---")
 	m.replay(t, several, "") // the next one has nothing left to tell on the way
-	testenv.Eventually(t, patience, m.look().drained)
+	testenv.Eventually(t, patience, m.Look().Drained)
 	got, f = m.replay(t, several, "--wait")
 	check("several", got, f, 1,
 		"Error: EventReplay test/nowhere: spec.endpointRef.name: endpoint test/parcels: the database knows no such endpoint: correct the name, or metadata.namespace\n"+
@@ -484,8 +485,8 @@ func (m *museum) replayPrints(t *testing.T, manifest string) {
 	t.Helper()
 	var got v1alpha1.EventReplay
 	f := m.run(manifest, "replay -f - -o json")
-	if err := json.Unmarshal([]byte(f.stdout), &got); err != nil {
-		t.Fatalf("%v: %q, %q", err, f.stdout, f.stderr)
+	if err := json.Unmarshal([]byte(f.Stdout), &got); err != nil {
+		t.Fatalf("%v: %q, %q", err, f.Stdout, f.Stderr)
 	}
 	want := v1alpha1.EventReplay{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "ackrail.io/v1alpha1", Kind: "EventReplay"},
@@ -510,16 +511,16 @@ func (m *museum) replayPrints(t *testing.T, manifest string) {
 	if s.StartTime == nil || s.CompletionTime == nil || s.CompletionTime.Before(s.StartTime) || !s.Conditions[1].LastTransitionTime.Equal(s.CompletionTime) {
 		t.Errorf("times: start %v, completion %v, conditions %v", s.StartTime, s.CompletionTime, s.Conditions)
 	}
-	sameAsYAML(t, f.stdout, m.run(manifest, "replay -f - -o yaml").stdout)
+	sameAsYAML(t, f.Stdout, m.run(manifest, "replay -f - -o yaml").Stdout)
 }
 
 func TestMigrateTwice(t *testing.T) {
 	t.Parallel()
 	url := testenv.Schema(t)
 	for _, want := range []string{`^(Applied migration 0000\d_[a-z_]+\.sql in \d+m?s\n){3}$`, `^The schema is up to date\n$`} {
-		f := runCommand(t, "", "migrate", "--database-url", url)
-		if f.code != 0 || f.stderr != "" || !regexp.MustCompile(want).MatchString(f.stdout) {
-			t.Errorf("ended with code %d, %q, %q, want %s", f.code, f.stdout, f.stderr, want)
+		f := rig.Run(t, "", "migrate", "--database-url", url)
+		if f.Code != 0 || f.Stderr != "" || !regexp.MustCompile(want).MatchString(f.Stdout) {
+			t.Errorf("ended with code %d, %q, %q, want %s", f.Code, f.Stdout, f.Stderr, want)
 		}
 	}
 	s, err := store.Open(url, store.Options{})
@@ -556,16 +557,16 @@ func TestHelp(t *testing.T) {
 		t.Run(c.CommandPath(), func(t *testing.T) { helps(t, c) })
 	}
 	walk(newRoot())
-	f := runCommand(t, "", "--version")
-	if f.stdout != "ackrail version dev\n" || f.stderr != "" || f.code != 0 {
-		t.Errorf("--version ended with code %d, %q, %q", f.code, f.stdout, f.stderr)
+	f := rig.Run(t, "", "--version")
+	if f.Stdout != "ackrail version dev\n" || f.Stderr != "" || f.Code != 0 {
+		t.Errorf("--version ended with code %d, %q, %q", f.Code, f.Stdout, f.Stderr)
 	}
 }
 
 func helps(t *testing.T, c *cobra.Command) {
-	f := runCommand(t, "", append(strings.Fields(c.CommandPath())[1:], "--help")...)
-	if f.code != 0 || f.stderr != "" {
-		t.Errorf("--help ended with code %d and said %q", f.code, f.stderr)
+	f := rig.Run(t, "", append(strings.Fields(c.CommandPath())[1:], "--help")...)
+	if f.Code != 0 || f.Stderr != "" {
+		t.Errorf("--help ended with code %d and said %q", f.Code, f.Stderr)
 	}
 	about := c.Long
 	if about == "" {
@@ -591,14 +592,14 @@ func helps(t *testing.T, c *cobra.Command) {
 		wants = append(wants, "--"+flag.Name)
 	})
 	for _, want := range wants {
-		if !strings.Contains(f.stdout, want) {
-			t.Errorf("--help lacks %q:\n%s", want, f.stdout)
+		if !strings.Contains(f.Stdout, want) {
+			t.Errorf("--help lacks %q:\n%s", want, f.Stdout)
 		}
 	}
 	if c.Short == "" || strings.HasSuffix(c.Short, ".") {
 		t.Errorf("the short explanation is %q", c.Short)
 	}
-	for line := range strings.Lines(f.stdout) {
+	for line := range strings.Lines(f.Stdout) {
 		if utf8.RuneCountInString(line) > 81 {
 			t.Errorf("a line is too long for a terminal: %s", line)
 		}
@@ -612,25 +613,25 @@ func TestEventsWhileDelivering(t *testing.T) {
 	sink := testenv.NewSink(t)
 	handler, release := testenv.Block(testenv.Status(http.StatusNoContent))
 	sink.Handle(handler)
-	r := newRig(t, testenv.Schema(t), githubSecrets(), githubEndpoint("github", sink.URL(), func(e *pipeline.Endpoint) {
+	r := rig.New(t, testenv.Schema(t), rig.Secrets(), rig.GitHub("github", sink.URL(), func(e *pipeline.Endpoint) {
 		e.Destinations[0].HTTP.TimeoutSeconds, e.LeaseSeconds = 120, 180
 	}))
-	in := r.ingress(0, r.url)
-	r.worker(r.url)
-	id := newSender(t, 1).accepted(t, in.url+"/hooks/test/github", "one", []byte("{}"))
+	in := r.Ingress(0, r.URL)
+	r.Worker(r.URL)
+	id := rig.NewSender(t, 1).Accepted(t, in.URL+"/hooks/test/github", "one", []byte("{}"))
 	arrived(t, sink, id)
-	m := &museum{rig: r, letters: strings.NewReplacer(id, "A")}
+	m := &museum{Rig: r, letters: strings.NewReplacer(id, "A")}
 	if got := m.cells(m.prints("events list -n test"))[1]; got != "A|test/github|push|handler|1|claimed|1|-|0s" {
 		t.Errorf("events list has %s", got)
 	}
-	f := runCommand(t, "", "events", "show", id, "--database-url", r.url)
-	if lines := m.cells(f.stdout); !strings.HasPrefix(lines[len(lines)-1], "|handler|1|1|running|TIME|-|-|-|-|WORKER") {
+	f := rig.Run(t, "", "events", "show", id, "--database-url", r.URL)
+	if lines := m.cells(f.Stdout); !strings.HasPrefix(lines[len(lines)-1], "|handler|1|1|running|TIME|-|-|-|-|WORKER") {
 		t.Errorf("events show ends with %s", lines[len(lines)-1])
 	}
 	release()
 	testenv.Eventually(t, patience, func() error {
-		f := runCommand(t, "", "events", "list", "-n", "test", "--state", "done", "--database-url", r.url)
-		if !strings.Contains(f.stdout, id) {
+		f := rig.Run(t, "", "events", "list", "-n", "test", "--state", "done", "--database-url", r.URL)
+		if !strings.Contains(f.Stdout, id) {
 			return errNotYet
 		}
 		return nil

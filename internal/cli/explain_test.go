@@ -9,6 +9,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/ackrail/ackrail/internal/event"
+	"github.com/ackrail/ackrail/internal/rig"
 	"github.com/ackrail/ackrail/internal/store"
 )
 
@@ -263,17 +264,17 @@ func TestEventsExplain(t *testing.T) {
 		t.Fatalf("%v, %v", letters, err)
 	}
 	id := letters[0].Key.Event.String()
-	run := func(args ...string) finished {
+	run := func(args ...string) rig.Finished {
 		t.Helper()
-		return runCmd(t, asPlugin(t, append([]string{"events", "explain", id, "--database-url", url}, args...)...), "")
+		return rig.RunCmd(t, asPlugin(t, append([]string{"events", "explain", id, "--database-url", url}, args...)...), "")
 	}
-	wants := func(f finished, parts ...string) {
+	wants := func(f rig.Finished, parts ...string) {
 		t.Helper()
-		text := f.stdout
+		text := f.Stdout
 		for _, part := range parts {
 			_, rest, found := strings.Cut(text, part)
-			if !found || f.code != 0 || f.stderr != "" {
-				t.Errorf("it ended with code %d, %q and says\n%s\nwant %q", f.code, f.stderr, f.stdout, part)
+			if !found || f.Code != 0 || f.Stderr != "" {
+				t.Errorf("it ended with code %d, %q and says\n%s\nwant %q", f.Code, f.Stderr, f.Stdout, part)
 				return
 			}
 			text = rest
@@ -281,7 +282,7 @@ func TestEventsExplain(t *testing.T) {
 	}
 	wants(run(), "Event "+id+" of endpoint payments/github, type <none>, received at ", "\n\nhandler: dead\n  Where:    it is a dead letter since ", "(PermanentStatus)\n  Next:     ",
 		"\n  You can:  replay it\n              kubectl ackrail replay create NAME -n payments --endpoint github --destination handler --event-id "+id+" --wait\n")
-	if f := runCommand(t, goodReplay, "replay", "-f", "-", "--database-url", url); f.code != 0 {
+	if f := rig.Run(t, goodReplay, "replay", "-f", "-", "--database-url", url); f.Code != 0 {
 		t.Fatalf("%+v", f)
 	}
 	wants(run(), "\nhandler: pending\n  Where:    it waits in the queue, due at ", "; run 2 was started by the replay ", "\n  Before:   run 1: dead since ", " took it up\n")

@@ -11,16 +11,17 @@ import (
 	"time"
 
 	"github.com/ackrail/ackrail/internal/event"
+	"github.com/ackrail/ackrail/internal/rig"
 	"github.com/ackrail/ackrail/internal/store"
 )
 
-func exported(t *testing.T, f finished) []letterView {
+func exported(t *testing.T, f rig.Finished) []letterView {
 	t.Helper()
-	if f.code != 0 {
-		t.Fatalf("it ended with code %d and said %s", f.code, f.stderr)
+	if f.Code != 0 {
+		t.Fatalf("it ended with code %d and said %s", f.Code, f.Stderr)
 	}
 	var all []letterView
-	for line := range strings.Lines(f.stdout) {
+	for line := range strings.Lines(f.Stdout) {
 		var v letterView
 		if err := json.Unmarshal([]byte(line), &v); err != nil {
 			t.Fatalf("%v: %s", err, line)
@@ -36,14 +37,14 @@ func TestEventsExport(t *testing.T) {
 	t.Parallel()
 	const dead = exportPage + 5
 	url, _ := newDeadLetters(t, dead)
-	run := func(args ...string) finished {
+	run := func(args ...string) rig.Finished {
 		t.Helper()
-		return runCommand(t, "", append([]string{"events", "export", "--database-url", url}, args...)...)
+		return rig.Run(t, "", append([]string{"events", "export", "--database-url", url}, args...)...)
 	}
 	f := run("-n", "payments")
 	all := exported(t, f)
-	if len(all) != dead || f.stderr != fmt.Sprintf("Exported %d dead letters.\n", dead) {
-		t.Errorf("%d lines, %q", len(all), f.stderr)
+	if len(all) != dead || f.Stderr != fmt.Sprintf("Exported %d dead letters.\n", dead) {
+		t.Errorf("%d lines, %q", len(all), f.Stderr)
 	}
 	if !slices.IsSortedFunc(all, func(a, b letterView) int { return strings.Compare(a.EventID, b.EventID) }) {
 		t.Error("they are not in the order of their events")
@@ -66,7 +67,7 @@ func TestEventsExport(t *testing.T) {
 		}
 	}
 	// What a replay has taken up is somebody's already.
-	if f := runCommand(t, goodReplay, "replay", "-f", "-", "--database-url", url); f.code != 0 {
+	if f := rig.Run(t, goodReplay, "replay", "-f", "-", "--database-url", url); f.Code != 0 {
 		t.Fatalf("%+v", f)
 	}
 	if got := exported(t, run("-A")); len(got) != 0 {

@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/ackrail/ackrail/internal/event"
+	"github.com/ackrail/ackrail/internal/rig"
 	"github.com/ackrail/ackrail/internal/store"
 	"github.com/ackrail/ackrail/internal/testenv"
 )
@@ -86,15 +87,15 @@ func TestImportAndReplayElsewhere(t *testing.T) {
 		bodies = append(bodies, fmt.Append(nil, i)) // more than a transaction
 	}
 	want := buried(t, old, bodies...)
-	export := runCommand(t, "", "events", "export", "-n", "test", "--database-url", oldURL)
-	if export.code != 0 {
+	export := rig.Run(t, "", "events", "export", "-n", "test", "--database-url", oldURL)
+	if export.Code != 0 {
 		t.Fatalf("%+v", export)
 	}
 
 	newURL, _ := emptyDatabase(t)
-	run := func(args ...string) finished {
+	run := func(args ...string) rig.Finished {
 		t.Helper()
-		return runCommand(t, export.stdout, append([]string{"events", "import", "-", "--database-url", newURL}, args...)...)
+		return rig.Run(t, export.Stdout, append([]string{"events", "import", "-", "--database-url", newURL}, args...)...)
 	}
 	n := len(bodies)
 	for _, step := range []struct {
@@ -106,28 +107,28 @@ func TestImportAndReplayElsewhere(t *testing.T) {
 		{nil, fmt.Sprintf("Imported 0 dead letters; %d known here already.\n", n)},
 		{[]string{"--dry-run"}, fmt.Sprintf("Would import 0 dead letters; %d known here already.\n", n)},
 	} {
-		if f := run(step.args...); f.code != 0 || f.stdout != "" || f.stderr != step.want {
+		if f := run(step.args...); f.Code != 0 || f.Stdout != "" || f.Stderr != step.want {
 			t.Errorf("%v: %+v, want %q", step.args, f, step.want)
 		}
 	}
-	again := runCommand(t, "", "events", "export", "-n", "test", "--database-url", newURL)
-	if diff := cmp.Diff(strings.Split(export.stdout, "\n"), strings.Split(again.stdout, "\n")); diff != "" {
+	again := rig.Run(t, "", "events", "export", "-n", "test", "--database-url", newURL)
+	if diff := cmp.Diff(strings.Split(export.Stdout, "\n"), strings.Split(again.Stdout, "\n")); diff != "" {
 		t.Errorf("exported out of the other database (-want +got):\n%s", diff)
 	}
 
 	sink := testenv.NewSink(t)
-	r := newRig(t, newURL, githubSecrets(), githubEndpoint("github", sink.URL()))
-	if f := runCommand(t, strings.ReplaceAll(goodReplay, "payments", "test"), "replay", "-f", "-", "--database-url", newURL); f.code != 0 {
+	r := rig.New(t, newURL, rig.Secrets(), rig.GitHub("github", sink.URL()))
+	if f := rig.Run(t, strings.ReplaceAll(goodReplay, "payments", "test"), "replay", "-f", "-", "--database-url", newURL); f.Code != 0 {
 		t.Fatalf("%+v", f)
 	}
-	w := r.worker(newURL)
+	w := r.Worker(newURL)
 	testenv.Eventually(t, time.Minute, func() error {
 		if got := len(sink.Requests()); got < n {
 			return fmt.Errorf("%d requests", got)
 		}
 		return nil
 	})
-	w.stop()
+	w.Stop()
 	got := map[string][]byte{}
 	for _, request := range sink.Requests() {
 		id := request.Header.Get("webhook-id")
@@ -150,7 +151,7 @@ func TestImportRefuses(t *testing.T) {
 	t.Parallel()
 	oldURL, old := emptyDatabase(t)
 	buried(t, old, []byte("{}"), []byte("[]"))
-	export := runCommand(t, "", "events", "export", "-n", "test", "--database-url", oldURL).stdout
+	export := rig.Run(t, "", "events", "export", "-n", "test", "--database-url", oldURL).Stdout
 	url, s := emptyDatabase(t)
 	line := func(field string, value any) string {
 		t.Helper()
@@ -193,9 +194,9 @@ func TestImportRefuses(t *testing.T) {
 		"one event, changed": {line("destination", "a") + "\n" + strings.NewReplacer(`"bodyBase64":"e30="`, `"bodyBase64":"W10="`, `"text":"{}"`, `"text":"[]"`).Replace(line("destination", "b")), "line 2: bodyBase64: is another one than in line 1, which has the same event"},
 		"several":            {line("run", 0) + "\n" + line("run", -1), "line 1: run: must be at least 1, is 0\n  line 2: run: must be at least 1, is -1"},
 	} {
-		f := runCommand(t, "", "events", "import", "--database-url", url, ndjson(t, tc.input))
+		f := rig.Run(t, "", "events", "import", "--database-url", url, ndjson(t, tc.input))
 		want := "nothing was imported: " + tc.want + "\n"
-		if f.code != 1 || f.stdout != "" || !strings.HasPrefix(f.stderr, "Error: ") || !strings.HasSuffix(f.stderr, want) {
+		if f.Code != 1 || f.Stdout != "" || !strings.HasPrefix(f.Stderr, "Error: ") || !strings.HasSuffix(f.Stderr, want) {
 			t.Errorf("%s: %+v, want %q", name, f, want)
 		}
 	}
@@ -219,7 +220,7 @@ func TestImportElsewhere(t *testing.T) {
 	t.Parallel()
 	oldURL, old := emptyDatabase(t)
 	buried(t, old, []byte("{}"), []byte("[]"))
-	export := runCommand(t, "", "events", "export", "-n", "test", "--database-url", oldURL).stdout
+	export := rig.Run(t, "", "events", "export", "-n", "test", "--database-url", oldURL).Stdout
 	for _, tc := range []struct{ flags, want string }{
 		{"", "test/github"},
 		{"-n staging", "staging/github"},
@@ -228,23 +229,23 @@ func TestImportElsewhere(t *testing.T) {
 		{"-n staging --endpoint hub", "staging/hub"},
 	} {
 		url, s := emptyDatabase(t)
-		f := runCommand(t, export, append([]string{"events", "import", "-", "--database-url", url}, strings.Fields(tc.flags)...)...)
+		f := rig.Run(t, export, append([]string{"events", "import", "-", "--database-url", url}, strings.Fields(tc.flags)...)...)
 		records, err := s.ListDeliveries(t.Context(), store.Filter{Limit: 10})
-		if err != nil || f.code != 0 || len(records) != 2 || records[0].Key.Destination.String() != tc.want+"/handler" {
+		if err != nil || f.Code != 0 || len(records) != 2 || records[0].Key.Destination.String() != tc.want+"/handler" {
 			t.Errorf("%s: %+v, %+v, %v", tc.flags, f, records, err)
 		}
 	}
 	url, _ := emptyDatabase(t)
 	bodiless := strings.NewReplacer(`"bodyBase64":"e30="`, `"bodyBase64":null`).Replace(export)
-	if f := runCommand(t, bodiless, "events", "import", "-", "--database-url", url); f.stderr != "Imported 1 dead letter; 1 left out, since the body was not exported.\n" {
+	if f := rig.Run(t, bodiless, "events", "import", "-", "--database-url", url); f.Stderr != "Imported 1 dead letter; 1 left out, since the body was not exported.\n" {
 		t.Errorf("without a body: %+v", f)
 	}
-	if f := runCommand(t, strings.ReplaceAll(export, `"e30="`, `"e31="`), "events", "import", "-", "--database-url", url); !strings.Contains(f.stderr, "bodyBase64: is not base64") {
+	if f := rig.Run(t, strings.ReplaceAll(export, `"e30="`, `"e31="`), "events", "import", "-", "--database-url", url); !strings.Contains(f.Stderr, "bodyBase64: is not base64") {
 		t.Errorf("with other bytes: %+v", f)
 	}
 	other := strings.NewReplacer(`"text":"[]"`, `"text":"{}"`, `"W10="`, `"e30="`).Replace(export)
-	f := runCommand(t, other, "events", "import", "-", "--database-url", url)
-	if f.code != 1 || !strings.HasPrefix(f.stderr, "Imported 0 dead letters.\nError: ") || !strings.Contains(f.stderr, "there is another event ") {
+	f := rig.Run(t, other, "events", "import", "-", "--database-url", url)
+	if f.Code != 1 || !strings.HasPrefix(f.Stderr, "Imported 0 dead letters.\nError: ") || !strings.Contains(f.Stderr, "there is another event ") {
 		t.Errorf("with another body: %+v", f)
 	}
 	for args, want := range map[string]string{
@@ -255,8 +256,8 @@ func TestImportElsewhere(t *testing.T) {
 		"- -n A":                `--namespace: "A" is not a valid name`,
 		"a b":                   "want one FILE, or - for standard input, have 2",
 	} {
-		f := runCommand(t, "", append([]string{"events", "import"}, strings.Fields(args)...)...)
-		if f.code != 1 || !strings.Contains(f.stderr, want) {
+		f := rig.Run(t, "", append([]string{"events", "import"}, strings.Fields(args)...)...)
+		if f.Code != 1 || !strings.Contains(f.Stderr, want) {
 			t.Errorf("%s: %+v, want %q", args, f, want)
 		}
 	}

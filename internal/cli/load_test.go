@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/ackrail/ackrail/internal/rig"
 	"github.com/ackrail/ackrail/internal/testenv"
 )
 
@@ -36,21 +37,21 @@ func (h *history) accepted() int {
 	return len(h.acknowledged)
 }
 
-func (h *history) record(key string, a answer, err error) (done bool) {
+func (h *history) record(key string, a rig.Answer, err error) (done bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	switch {
 	case err != nil:
 		h.broken++
 		return false
-	case a.status/100 == 2:
-		h.acknowledged[key] = a.eventID
+	case a.Status/100 == 2:
+		h.acknowledged[key] = a.EventID
 		return true
 	}
-	h.refused[a.status]++
-	h.slowest = max(h.slowest, a.took)
-	if a.status != http.StatusServiceUnavailable || a.retryAfter == "" {
-		h.faults = append(h.faults, fmt.Sprintf("answered with %d, Retry-After %q", a.status, a.retryAfter))
+	h.refused[a.Status]++
+	h.slowest = max(h.slowest, a.Took)
+	if a.Status != http.StatusServiceUnavailable || a.RetryAfter == "" {
+		h.faults = append(h.faults, fmt.Sprintf("answered with %d, Retry-After %q", a.Status, a.RetryAfter))
 	}
 	return false
 }
@@ -60,7 +61,7 @@ func (h *history) record(key string, a answer, err error) (done bool) {
 func load(t *testing.T, senders int, url string, stop <-chan struct{}) (*history, *sync.WaitGroup) {
 	t.Helper()
 	h := &history{acknowledged: map[string]string{}, refused: map[int]int{}}
-	s := newSender(t, senders)
+	s := rig.NewSender(t, senders)
 	var running sync.WaitGroup
 	for n := range senders {
 		running.Go(func() {
@@ -83,9 +84,9 @@ func load(t *testing.T, senders int, url string, stop <-chan struct{}) (*history
 }
 
 // insist sends a webhook until it is acknowledged.
-func insist(h *history, s *sender, url, key string, body []byte) bool {
+func insist(h *history, s *rig.Sender, url, key string, body []byte) bool {
 	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); {
-		a, err := s.send(url, key, body)
+		a, err := s.Send(url, key, body)
 		if h.record(key, a, err) {
 			return true
 		}
@@ -96,10 +97,9 @@ func insist(h *history, s *sender, url, key string, body []byte) bool {
 
 // verify checks that every acknowledged webhook is in the database once, under
 // the id that was answered, and that no answer broke the contract.
-func (h *history) verify(l *look) {
-	t := l.t
+func (h *history) verify(t *testing.T, l *rig.Look) {
 	t.Helper()
-	rows, err := l.conn.Query(t.Context(), "SELECT idempotency_key, id::text FROM event")
+	rows, err := l.Pool.Query(t.Context(), "SELECT idempotency_key, id::text FROM event")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -148,9 +148,9 @@ func (h *history) more(t *testing.T, n int) {
 func TestIngressKilledTwentyTimesUnderLoad(t *testing.T) {
 	t.Parallel()
 	sink := testenv.NewSink(t)
-	r := newRig(t, testenv.Schema(t), githubSecrets(), githubEndpoint("github", sink.URL()))
-	in := r.ingress(0, r.url)
-	address, err := url.Parse(in.url)
+	r := rig.New(t, testenv.Schema(t), rig.Secrets(), rig.GitHub("github", sink.URL()))
+	in := r.Ingress(0, r.URL)
+	address, err := url.Parse(in.URL)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -159,26 +159,26 @@ func TestIngressKilledTwentyTimesUnderLoad(t *testing.T) {
 		t.Fatal(err)
 	}
 	stop := make(chan struct{})
-	h, senders := load(t, 64, in.url+"/hooks/test/github", stop)
+	h, senders := load(t, 64, in.URL+"/hooks/test/github", stop)
 	for range 20 {
 		h.more(t, 50)
-		in.kill()
-		in = r.ingress(port, r.url)
+		in.Kill()
+		in = r.Ingress(port, r.URL)
 	}
 	h.more(t, 50)
 	close(stop)
 	senders.Wait()
-	h.verify(r.look())
+	h.verify(t, r.Look())
 }
 
 func TestPostgresKilledFiveTimesUnderLoad(t *testing.T) {
 	t.Parallel()
 	sink := testenv.NewSink(t)
 	server := testenv.Server(t, nil)
-	r := newRig(t, server.URL(), githubSecrets(), githubEndpoint("github", sink.URL()))
-	in, w := r.ingress(0, r.url), r.worker(r.url)
+	r := rig.New(t, server.URL(), rig.Secrets(), rig.GitHub("github", sink.URL()))
+	in, w := r.Ingress(0, r.URL), r.Worker(r.URL)
 	stop := make(chan struct{})
-	h, senders := load(t, 64, in.url+"/hooks/test/github", stop)
+	h, senders := load(t, 64, in.URL+"/hooks/test/github", stop)
 	var slowest time.Duration
 	for range 5 {
 		h.more(t, 50)
@@ -197,12 +197,12 @@ func TestPostgresKilledFiveTimesUnderLoad(t *testing.T) {
 	h.more(t, 50)
 	close(stop)
 	senders.Wait()
-	if !in.running() || !w.running() {
-		t.Errorf("ingress running: %v, worker running: %v", in.running(), w.running())
+	if !in.Running() || !w.Running() {
+		t.Errorf("ingress running: %v, worker running: %v", in.Running(), w.Running())
 	}
-	l := r.look()
-	h.verify(l)
-	testenv.Eventually(t, time.Minute, l.drained)
+	l := r.Look()
+	h.verify(t, l)
+	testenv.Eventually(t, time.Minute, l.Drained)
 	delivered := sink.Processed()
 	for key, id := range h.acknowledged {
 		if delivered[id] == 0 {
@@ -239,13 +239,13 @@ func refusedFurther(h *history, n int) func() error {
 func TestConnectionCutDuringCommit(t *testing.T) {
 	t.Parallel()
 	sink := testenv.NewSink(t)
-	r := newRig(t, testenv.Schema(t), githubSecrets(), githubEndpoint("github", sink.URL()))
-	proxy := testenv.NewProxy(t, r.url)
-	in := r.ingress(0, proxy.URL())
-	target := in.url + "/hooks/test/github"
-	s := newSender(t, 1)
-	s.accepted(t, target, uuid.NewString(), []byte(`{}`)) // names are known now
-	l := r.look()
+	r := rig.New(t, testenv.Schema(t), rig.Secrets(), rig.GitHub("github", sink.URL()))
+	proxy := testenv.NewProxy(t, r.URL)
+	in := r.Ingress(0, proxy.URL())
+	target := in.URL + "/hooks/test/github"
+	s := rig.NewSender(t, 1)
+	s.Accepted(t, target, uuid.NewString(), []byte(`{}`)) // names are known now
+	l := r.Look()
 	for _, c := range []struct {
 		name string
 		// cut ends the connection around the commit of a key.
@@ -259,26 +259,26 @@ func TestConnectionCutDuringCommit(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			key := uuid.NewString()
 			happened := c.cut(key)
-			a, err := s.send(target, key, []byte(`{}`))
+			a, err := s.Send(target, key, []byte(`{}`))
 			if err != nil {
 				t.Fatal(err)
 			}
 			<-happened
-			if a.status != http.StatusServiceUnavailable || a.retryAfter == "" {
-				t.Errorf("answered with %d, Retry-After %q, want 503 with one: the outcome is unknown", a.status, a.retryAfter)
+			if a.Status != http.StatusServiceUnavailable || a.RetryAfter == "" {
+				t.Errorf("answered with %d, Retry-After %q, want 503 with one: the outcome is unknown", a.Status, a.RetryAfter)
 			}
 			want := http.StatusAccepted
 			if c.committed {
 				want = http.StatusOK
 			}
-			again, err := s.send(target, key, []byte(`{}`))
+			again, err := s.Send(target, key, []byte(`{}`))
 			if err != nil {
 				t.Fatal(err)
 			}
-			if again.status != want {
-				t.Errorf("sent again: answered with %d, want %d", again.status, want)
+			if again.Status != want {
+				t.Errorf("sent again: answered with %d, want %d", again.Status, want)
 			}
-			if n := l.number("SELECT count(*) FROM event WHERE idempotency_key = $1", key); n != 1 {
+			if n := l.Number("SELECT count(*) FROM event WHERE idempotency_key = $1", key); n != 1 {
 				t.Errorf("stored %d times, want once", n)
 			}
 		})
@@ -290,35 +290,35 @@ func TestConnectionCutDuringCommit(t *testing.T) {
 func TestDatabaseThatFallsSilent(t *testing.T) {
 	t.Parallel()
 	sink := testenv.NewSink(t)
-	r := newRig(t, testenv.Schema(t), githubSecrets(), githubEndpoint("github", sink.URL()))
-	proxy := testenv.NewProxy(t, r.url)
-	in := r.ingress(0, proxy.URL())
-	target := in.url + "/hooks/test/github"
-	s := newSender(t, 8)
-	s.accepted(t, target, uuid.NewString(), []byte(`{}`))
+	r := rig.New(t, testenv.Schema(t), rig.Secrets(), rig.GitHub("github", sink.URL()))
+	proxy := testenv.NewProxy(t, r.URL)
+	in := r.Ingress(0, proxy.URL())
+	target := in.URL + "/hooks/test/github"
+	s := rig.NewSender(t, 8)
+	s.Accepted(t, target, uuid.NewString(), []byte(`{}`))
 	proxy.Freeze()
 	var refused atomic.Int32
 	var senders sync.WaitGroup
 	for range 8 {
 		senders.Go(func() {
-			a, err := s.send(target, uuid.NewString(), []byte(`{}`))
+			a, err := s.Send(target, uuid.NewString(), []byte(`{}`))
 			switch {
 			case err != nil:
 				t.Error(err)
-			case a.status != http.StatusServiceUnavailable || a.retryAfter == "":
-				t.Errorf("answered with %d, want 503", a.status)
+			case a.Status != http.StatusServiceUnavailable || a.RetryAfter == "":
+				t.Errorf("answered with %d, want 503", a.Status)
 			default:
 				refused.Add(1)
-				t.Logf("refused after %s", a.took)
+				t.Logf("refused after %s", a.Took)
 			}
 		})
 	}
 	senders.Wait()
 	proxy.Thaw()
 	testenv.Eventually(t, time.Minute, func() error {
-		a, err := s.send(target, uuid.NewString(), []byte(`{}`))
-		if err == nil && a.status != http.StatusAccepted {
-			err = fmt.Errorf("answered with %d", a.status)
+		a, err := s.Send(target, uuid.NewString(), []byte(`{}`))
+		if err == nil && a.Status != http.StatusAccepted {
+			err = fmt.Errorf("answered with %d", a.Status)
 		}
 		return err
 	})

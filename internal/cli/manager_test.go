@@ -29,6 +29,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/ackrail/ackrail/api/v1alpha1"
+	"github.com/ackrail/ackrail/internal/rig"
 	"github.com/ackrail/ackrail/internal/store"
 	"github.com/ackrail/ackrail/internal/testenv"
 	"github.com/ackrail/ackrail/internal/testenv/apiserver"
@@ -45,8 +46,8 @@ type cluster struct {
 // startManager starts a manager on free ports. What args say takes precedence.
 func (c *cluster) startManager(args ...string) *managerProcess {
 	c.t.Helper()
-	m := &managerProcess{cluster: c, probes: freePort(c.t), metrics: freePort(c.t)}
-	m.process = start(c.t, append([]string{
+	m := &managerProcess{cluster: c, probes: rig.FreePort(c.t), metrics: rig.FreePort(c.t)}
+	m.Process = rig.Start(c.t, append([]string{
 		"manager", "--image", "ackrail:test", "--kubeconfig", c.kubeconfig, "--leader-elect=false",
 		"--health-probe-bind-address", fmt.Sprintf("127.0.0.1:%d", m.probes), "--metrics-bind-address", fmt.Sprintf("127.0.0.1:%d", m.metrics),
 	}, args...)...)
@@ -55,16 +56,16 @@ func (c *cluster) startManager(args ...string) *managerProcess {
 
 // managerProcess is a running manager.
 type managerProcess struct {
-	*process
+	*rig.Process
 	cluster         *cluster
 	probes, metrics int
 }
 
 // until waits for what the manager does.
 func (m *managerProcess) until(condition func() error) {
-	m.t.Helper()
-	testenv.Eventually(m.t, time.Minute, func() error {
-		if !m.running() {
+	m.T.Helper()
+	testenv.Eventually(m.T, time.Minute, func() error {
+		if !m.Running() {
 			return errors.New("it ended")
 		}
 		return condition()
@@ -85,13 +86,13 @@ func (m *managerProcess) probe(path string) error {
 }
 
 func (m *managerProcess) waitUntilReady() {
-	m.t.Helper()
+	m.T.Helper()
 	m.until(func() error { return m.probe("/readyz") })
 }
 
 // leads reports an error unless the manager has become the leader.
 func (m *managerProcess) leads() error {
-	if !strings.Contains(m.output.String(), "Successfully acquired lease") {
+	if !strings.Contains(m.Output(), "Successfully acquired lease") {
 		return errNotYet
 	}
 	return nil
@@ -251,15 +252,15 @@ func (c *cluster) withoutCRDs() {
 			return nil
 		})
 	}
-	f := runCommand(c.t, "", "manager", "--image", "ackrail:test", "--kubeconfig", c.kubeconfig, "--leader-elect=false",
+	f := rig.Run(c.t, "", "manager", "--image", "ackrail:test", "--kubeconfig", c.kubeconfig, "--leader-elect=false",
 		"--health-probe-bind-address", "0", "--metrics-bind-address", "0", "--log-level", "error")
-	if f := runCommand(c.t, "", "replay", "create", "a", "--endpoint", "github", "--all", "--kubeconfig", c.kubeconfig); f.code != 1 ||
-		f.stderr != "Error: the cluster does not know EventReplays: install Ackrail there first, or choose another --context\n" {
-		c.t.Errorf("replay create ended with code %d and said %s", f.code, f.stderr)
+	if f := rig.Run(c.t, "", "replay", "create", "a", "--endpoint", "github", "--all", "--kubeconfig", c.kubeconfig); f.Code != 1 ||
+		f.Stderr != "Error: the cluster does not know EventReplays: install Ackrail there first, or choose another --context\n" {
+		c.t.Errorf("replay create ended with code %d and said %s", f.Code, f.Stderr)
 	}
 	const want = ` in version "ackrail.io/v1alpha1": install the CRDs of config/crd first` + "\n"
-	if f.code != 1 || !strings.HasPrefix(f.stderr, "Error: ") || !strings.HasSuffix(f.stderr, want) || strings.Count(f.stderr, "\n") != 1 {
-		c.t.Errorf("it ended with code %d and said %s", f.code, f.stderr)
+	if f.Code != 1 || !strings.HasPrefix(f.Stderr, "Error: ") || !strings.HasSuffix(f.Stderr, want) || strings.Count(f.Stderr, "\n") != 1 {
+		c.t.Errorf("it ended with code %d and said %s", f.Code, f.Stderr)
 	}
 }
 
@@ -314,13 +315,13 @@ func (c *cluster) metrics() {
 func (c *cluster) ends(m *managerProcess) {
 	c.t.Helper()
 	began := time.Now()
-	if code := m.stop(); code != 0 {
+	if code := m.Stop(); code != 0 {
 		c.t.Errorf("it ended with code %d", code)
 	}
 	if took := time.Since(began); took > 15*time.Second {
 		c.t.Errorf("it took %s to end", took)
 	}
-	if !strings.Contains(m.output.String(), "Manager stopped") {
+	if !strings.Contains(m.Output(), "Manager stopped") {
 		c.t.Error("it did not end in good order")
 	}
 }
@@ -329,9 +330,9 @@ func (c *cluster) ends(m *managerProcess) {
 // there is one.
 func (c *cluster) certificate() {
 	dir := c.t.TempDir()
-	f := runCommand(c.t, "", "manager", "--image", "ackrail:test", "--kubeconfig", c.kubeconfig, "--leader-elect=false", "--metrics-cert-dir", dir)
-	if want := "Error: --metrics-cert-dir: open " + dir + "/tls.crt: no such file or directory\n"; f.code != 1 || f.stderr != want {
-		c.t.Errorf("it ended with code %d and said %s", f.code, f.stderr)
+	f := rig.Run(c.t, "", "manager", "--image", "ackrail:test", "--kubeconfig", c.kubeconfig, "--leader-elect=false", "--metrics-cert-dir", dir)
+	if want := "Error: --metrics-cert-dir: open " + dir + "/tls.crt: no such file or directory\n"; f.Code != 1 || f.Stderr != want {
+		c.t.Errorf("it ended with code %d and said %s", f.Code, f.Stderr)
 	}
 	certificate, key, err := cert.GenerateSelfSignedCertKey("127.0.0.1", nil, nil)
 	if err != nil {
@@ -402,7 +403,7 @@ func (c *cluster) takeOver() {
 	first.until(func() error { return c.works(c.get("take-over", "first")) })
 	second := c.startManager(flags...)
 	second.waitUntilReady()
-	first.kill()
+	first.Kill()
 	later := c.replay("take-over", "later")
 	second.until(second.leads)
 	second.until(func() error { return c.works(later) })
@@ -417,10 +418,10 @@ func (c *cluster) get(namespace, name string) *v1alpha1.EventReplay {
 func (c *cluster) interrupted() {
 	m := c.startManager()
 	m.waitUntilReady()
-	m.signal(syscall.SIGTERM)
-	m.signal(syscall.SIGTERM)
+	m.Signal(syscall.SIGTERM)
+	m.Signal(syscall.SIGTERM)
 	select {
-	case <-m.ended:
+	case <-m.Ended():
 	case <-time.After(15 * time.Second):
 		c.t.Error("it has not ended")
 	}
@@ -428,12 +429,12 @@ func (c *cluster) interrupted() {
 
 func (c *cluster) noAPIServer() {
 	config := fmt.Sprintf(`{"apiVersion": "v1", "kind": "Config", "current-context": "a", "contexts": [{"name": "a", "context": {"cluster": "a", "user": "a"}}],
-		"clusters": [{"name": "a", "cluster": {"server": "http://127.0.0.1:%d"}}], "users": [{"name": "a", "user": {"token": "geheim"}}]}`, freePort(c.t))
-	f := runCommand(c.t, "", "manager", "--image", "ackrail:test", "--kubeconfig", writeFile(c.t, c.t.TempDir(), "kubeconfig", config), "--leader-elect=false",
+		"clusters": [{"name": "a", "cluster": {"server": "http://127.0.0.1:%d"}}], "users": [{"name": "a", "user": {"token": "geheim"}}]}`, rig.FreePort(c.t))
+	f := rig.Run(c.t, "", "manager", "--image", "ackrail:test", "--kubeconfig", writeFile(c.t, c.t.TempDir(), "kubeconfig", config), "--leader-elect=false",
 		"--health-probe-bind-address", "0", "--metrics-bind-address", "0")
-	last := f.stderr[strings.LastIndex(strings.TrimSuffix(f.stderr, "\n"), "\n")+1:]
-	if f.code != 1 || !strings.HasPrefix(last, "Error: ") || !strings.Contains(last, "connection refused") || strings.Contains(f.stderr, "geheim") {
-		c.t.Errorf("it ended with code %d and said %s", f.code, f.stderr)
+	last := f.Stderr[strings.LastIndex(strings.TrimSuffix(f.Stderr, "\n"), "\n")+1:]
+	if f.Code != 1 || !strings.HasPrefix(last, "Error: ") || !strings.Contains(last, "connection refused") || strings.Contains(f.Stderr, "geheim") {
+		c.t.Errorf("it ended with code %d and said %s", f.Code, f.Stderr)
 	}
 }
 
@@ -443,7 +444,7 @@ func (c *cluster) withoutRights() {
 	weak := c.writeKubeconfig(&clientcmdapi.AuthInfo{Token: c.token("rights", "manager")})
 	m := c.startManager("--kubeconfig", weak)
 	m.until(func() error {
-		if !strings.Contains(m.output.String(), `cannot list resource \"webhookendpoints\"`) {
+		if !strings.Contains(m.Output(), `cannot list resource \"webhookendpoints\"`) {
 			return errNotYet
 		}
 		return nil
@@ -454,7 +455,7 @@ func (c *cluster) withoutRights() {
 	if err := m.probe("/healthz"); err != nil {
 		c.t.Error(err)
 	}
-	if code := m.stop(); code != 0 {
+	if code := m.Stop(); code != 0 {
 		c.t.Errorf("it ended with code %d", code)
 	}
 }
@@ -476,7 +477,7 @@ func (c *cluster) secretsAreNotWatched() {
 		}
 		return nil
 	})
-	if out := m.output.String(); strings.Contains(out, "*v1.Secret") {
+	if out := m.Output(); strings.Contains(out, "*v1.Secret") {
 		c.t.Errorf("it watches Secrets:\n%s", out)
 	}
 	c.ends(m)
@@ -508,7 +509,7 @@ func (c *cluster) database() {
 	if err := db.Ping(c.t.Context()); err != nil {
 		c.t.Error(err)
 	}
-	if strings.Contains(m.output.String(), url) {
+	if strings.Contains(m.Output(), url) {
 		c.t.Error("the log has the database's URL")
 	}
 	c.ends(m)

@@ -25,6 +25,7 @@ import (
 
 	"github.com/ackrail/ackrail/internal/manifest"
 	"github.com/ackrail/ackrail/internal/resources"
+	"github.com/ackrail/ackrail/internal/rig"
 	"github.com/ackrail/ackrail/internal/signature"
 	"github.com/ackrail/ackrail/internal/testenv"
 )
@@ -42,7 +43,7 @@ apiVersion: v1
 kind: Secret
 metadata: {name: secrets}
 stringData:
-  github: "` + testSecret + `"
+  github: "` + rig.Secret + `"
   standard: "` + standardSecret + `"
   hmac: "` + payloadSecret + `"
   outgoing: "` + outgoingSecret + `"
@@ -127,7 +128,7 @@ func ways(t testing.TB) []way {
 		mac("webhook-signature", "v1,", string(standardKey), sha256.New, b64)(h, id, slices.Concat([]byte(id+"."+now+"."), body))
 	}
 	return []way{
-		{"github", "X-GitHub-Delivery", "X-GitHub-Event", mac("X-Hub-Signature-256", "sha256=", testSecret, sha256.New, hex.EncodeToString), true},
+		{"github", "X-GitHub-Delivery", "X-GitHub-Event", mac("X-Hub-Signature-256", "sha256=", rig.Secret, sha256.New, hex.EncodeToString), true},
 		{"standard", "webhook-id", "X-Kind", standard, true},
 		{"sha256-hex", "X-Key", "X-Kind", mac("X-Mac", "sha256=", payloadSecret, sha256.New, hex.EncodeToString), false},
 		{"sha256-base64", "X-Key", "X-Kind", mac("X-Mac", "v1:", payloadSecret, sha256.New, b64), false},
@@ -140,11 +141,11 @@ func ways(t testing.TB) []way {
 // payloads is one ingress and one worker, and what was sent through them.
 type payloads struct {
 	t        *testing.T
-	ingress  *pod
+	ingress  *rig.Pod
 	sink     *testenv.Sink
 	manifest string
 	client   *http.Client
-	look     *look
+	look     *rig.Look
 	sent     map[string]payload // by event id
 }
 
@@ -163,13 +164,13 @@ func newPayloads(t *testing.T) *payloads {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := newRig(t, testenv.Schema(t), nil, resources.Pipeline(set.Endpoints).Endpoints...)
-	if err := writeSecrets(set, r.dir); err != nil {
+	r := rig.New(t, testenv.Schema(t), nil, resources.Pipeline(set.Endpoints).Endpoints...)
+	if err := writeSecrets(set, r.Dir); err != nil {
 		t.Fatal(err)
 	}
-	x.look = r.look()
-	x.ingress = r.ingress(0, r.url)
-	r.worker(r.url)
+	x.look = r.Look()
+	x.ingress = r.Ingress(0, r.URL)
+	r.Worker(r.URL)
 	return x
 }
 
@@ -177,7 +178,7 @@ func newPayloads(t *testing.T) *payloads {
 // id. Refusals must be JSON and short.
 func (x *payloads) post(t *testing.T, endpoint string, header http.Header, body io.Reader) (status int, id string) {
 	t.Helper()
-	request, err := http.NewRequest(http.MethodPost, x.ingress.url+"/hooks/default/"+endpoint, body)
+	request, err := http.NewRequest(http.MethodPost, x.ingress.URL+"/hooks/default/"+endpoint, body)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -271,7 +272,7 @@ func TestPayloads(t *testing.T) {
 	t.Run("published examples", x.published)
 	t.Run("command", x.command)
 
-	if n := x.look.number("SELECT count(*) FROM event"); n != len(x.sent) {
+	if n := x.look.Number("SELECT count(*) FROM event"); n != len(x.sent) {
 		t.Errorf("%d events are stored, %d were accepted", n, len(x.sent))
 	}
 	x.arrived()
@@ -342,7 +343,7 @@ func (x *payloads) published(t *testing.T) {
 		"Webhook-Timestamp": {"1614265330"},
 		"Webhook-Signature": {"v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE="},
 	}, strings.NewReader(`{"test": 2432232314}`))
-	stale, err := x.ingress.metric(`ackrail_ingress_signature_failures_total{endpoint="standard",namespace="default",reason="stale"}`)
+	stale, err := x.ingress.Metric(`ackrail_ingress_signature_failures_total{endpoint="standard",namespace="default",reason="stale"}`)
 	if status != http.StatusUnauthorized || stale != 1 || err != nil {
 		t.Errorf("Standard Webhooks' example is answered with %d and counted as stale %v times, %v", status, stale, err)
 	}
@@ -353,8 +354,8 @@ func (x *payloads) published(t *testing.T) {
 func (x *payloads) command(t *testing.T) {
 	send := func(body []byte, contentType string, args ...string) {
 		endpoint := args[0]
-		f := runCommand(t, string(body), append([]string{
-			"send", "-f", x.manifest, "--url", x.ingress.url, "--event-type", "command", "--endpoint",
+		f := rig.Run(t, string(body), append([]string{
+			"send", "-f", x.manifest, "--url", x.ingress.URL, "--event-type", "command", "--endpoint",
 		}, args...)...)
 		x.sent[eventID(t, f, "202 accepted")] = payload{endpoint, "command", contentType, body}
 	}
@@ -373,9 +374,9 @@ func (x *payloads) command(t *testing.T) {
 	send(nil, "application/octet-stream", "none", "--body", "-")
 	send([]byte("\x00\xff\r\n"), "image/x-tide", "sha512-base64", "--body", "-", "--content-type", "image/x-tide")
 
-	f := runCommand(t, "{", "send", "-f", x.manifest, "--url", x.ingress.url, "--endpoint", "github", "--body", "-", "--content-type", "application/json")
-	if want := "HTTP 400 Bad Request\n{\"error\":\"malformed JSON\"}\n"; f.code != 1 || f.stdout != want || f.stderr != "" {
-		t.Errorf("a refusal ends the command with code %d, %q, %q, want 1, %q", f.code, f.stdout, f.stderr, want)
+	f := rig.Run(t, "{", "send", "-f", x.manifest, "--url", x.ingress.URL, "--endpoint", "github", "--body", "-", "--content-type", "application/json")
+	if want := "HTTP 400 Bad Request\n{\"error\":\"malformed JSON\"}\n"; f.Code != 1 || f.Stdout != want || f.Stderr != "" {
+		t.Errorf("a refusal ends the command with code %d, %q, %q, want 1, %q", f.Code, f.Stdout, f.Stderr, want)
 	}
 }
 

@@ -10,6 +10,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/spf13/cobra"
+
+	"github.com/ackrail/ackrail/internal/rig"
 )
 
 func TestIsPlugin(t *testing.T) {
@@ -30,14 +32,14 @@ func TestPluginHelp(t *testing.T) {
 	bare := regexp.MustCompile(`(^|[^l]) ackrail [a-z]|(^|\n)ackrail `)
 	var walk func(c *cobra.Command, args ...string)
 	walk = func(c *cobra.Command, args ...string) {
-		f := runCmd(t, asPlugin(t, append(args, "--help")...), "")
-		if want := "Usage:\n  " + strings.Join(append([]string{"kubectl", "ackrail"}, args...), " "); f.code != 0 || f.stderr != "" || !strings.Contains(f.stdout, want) {
-			t.Errorf("%v --help ended with code %d, %q and said\n%s", args, f.code, f.stderr, f.stdout)
+		f := rig.RunCmd(t, asPlugin(t, append(args, "--help")...), "")
+		if want := "Usage:\n  " + strings.Join(append([]string{"kubectl", "ackrail"}, args...), " "); f.Code != 0 || f.Stderr != "" || !strings.Contains(f.Stdout, want) {
+			t.Errorf("%v --help ended with code %d, %q and said\n%s", args, f.Code, f.Stderr, f.Stdout)
 		}
-		if at := bare.FindString(f.stdout); at != "" {
-			t.Errorf("%v --help has %q:\n%s", args, at, f.stdout)
+		if at := bare.FindString(f.Stdout); at != "" {
+			t.Errorf("%v --help has %q:\n%s", args, at, f.Stdout)
 		}
-		for line := range strings.Lines(f.stdout) {
+		for line := range strings.Lines(f.Stdout) {
 			// Cobra's own last line grows with the name.
 			if utf8.RuneCountInString(line) > 81 && !strings.HasPrefix(line, "Use \"") {
 				t.Errorf("a line is too long for a terminal: %s", line)
@@ -48,11 +50,11 @@ func TestPluginHelp(t *testing.T) {
 		}
 	}
 	walk(newRoot())
-	if f := runCmd(t, asPlugin(t, "--version"), ""); f.stdout != "kubectl ackrail version dev\n" {
-		t.Errorf("--version said %q, %q", f.stdout, f.stderr)
+	if f := rig.RunCmd(t, asPlugin(t, "--version"), ""); f.Stdout != "kubectl ackrail version dev\n" {
+		t.Errorf("--version said %q, %q", f.Stdout, f.Stderr)
 	}
-	if f := runCmd(t, asPlugin(t, "events", "frob"), ""); f.code != 1 || f.stderr != "Error: unknown command \"frob\" for \"kubectl ackrail events\": see kubectl ackrail events --help\n" {
-		t.Errorf("a misspelt command ended with code %d and said %q", f.code, f.stderr)
+	if f := rig.RunCmd(t, asPlugin(t, "events", "frob"), ""); f.Code != 1 || f.Stderr != "Error: unknown command \"frob\" for \"kubectl ackrail events\": see kubectl ackrail events --help\n" {
+		t.Errorf("a misspelt command ended with code %d and said %q", f.Code, f.Stderr)
 	}
 }
 
@@ -60,7 +62,7 @@ func TestPluginHelp(t *testing.T) {
 // finds its plugins.
 func asPlugin(t testing.TB, args ...string) *exec.Cmd {
 	t.Helper()
-	cmd := command(t, args...)
+	cmd := rig.Command(t, args...)
 	link := filepath.Join(t.TempDir(), pluginName)
 	if err := os.Symlink(cmd.Path, link); err != nil {
 		t.Fatal(err)

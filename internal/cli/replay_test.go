@@ -12,6 +12,7 @@ import (
 
 	"github.com/ackrail/ackrail/api/v1alpha1"
 	"github.com/ackrail/ackrail/internal/event"
+	"github.com/ackrail/ackrail/internal/rig"
 	"github.com/ackrail/ackrail/internal/store"
 	"github.com/ackrail/ackrail/internal/testenv"
 )
@@ -72,12 +73,12 @@ func TestReplayMode(t *testing.T) {
 	t.Parallel()
 	const dead = 6
 	url, s := newDeadLetters(t, dead)
-	replayed := func(spec string, flags ...string) (string, finished) {
+	replayed := func(spec string, flags ...string) (string, rig.Finished) {
 		t.Helper()
-		f := runCommand(t, strings.TrimSuffix(goodReplay, "\n")+"\n  "+spec+"\n", append([]string{"replay", "-f", "-", "--database-url", url}, flags...)...)
+		f := rig.Run(t, strings.TrimSuffix(goodReplay, "\n")+"\n  "+spec+"\n", append([]string{"replay", "-f", "-", "--database-url", url}, flags...)...)
 		var r v1alpha1.EventReplay
-		if err := yaml.Unmarshal([]byte(f.stdout), &r); err != nil {
-			t.Fatalf("%v: %s", err, f.stdout)
+		if err := yaml.Unmarshal([]byte(f.Stdout), &r); err != nil {
+			t.Fatalf("%v: %s", err, f.Stdout)
 		}
 		return summary(&r), f
 	}
@@ -92,18 +93,18 @@ func TestReplayMode(t *testing.T) {
 
 	const counted = "after-fix 6 0 0 0 0 Planned=True:DryRun Complete=True:DryRun"
 	for _, flags := range [][]string{nil, {"--wait"}} {
-		if got, f := replayed("mode: DryRun", flags...); got != counted || f.code != 0 || f.stderr != "" || open() != 0 {
+		if got, f := replayed("mode: DryRun", flags...); got != counted || f.Code != 0 || f.Stderr != "" || open() != 0 {
 			t.Errorf("dry run: %q, %+v, %d deliveries", got, f, open())
 		}
 	}
 	const refusal = "Error: EventReplay payments/after-fix: spec.suspend: is true: set it to false to run the replay\n"
-	if _, f := replayed("suspend: true"); f.code != 1 || f.stdout != "" || f.stderr != refusal || open() != 0 {
+	if _, f := replayed("suspend: true"); f.Code != 1 || f.Stdout != "" || f.Stderr != refusal || open() != 0 {
 		t.Errorf("suspended: %+v, %d deliveries", f, open())
 	}
 	// The dry run and the refusal are not in the way of the same name.
 	began := time.Now()
 	const started = "after-fix 6 6 0 0 0 Planned=True:Matched Complete=False:InProgress Progressing=True:InProgress"
-	if got, f := replayed("maxPerSecond: 2"); got != started || f.code != 0 || open() != dead {
+	if got, f := replayed("maxPerSecond: 2"); got != started || f.Code != 0 || open() != dead {
 		t.Errorf("at a rate: %q, %+v, %d deliveries", got, f, open())
 	}
 	if took := time.Since(began); took < 2*time.Second {
@@ -122,12 +123,12 @@ func TestReplayWithoutADestination(t *testing.T) {
 		{goodReplay, "mode: DryRun", "after-fix 4 0 0 0 0 Planned=True:DryRun Complete=True:DryRun"},
 		{elsewhere + "---" + goodReplay, "limit: 3", "after-fix 3 0 0 0 3 Planned=True:Matched Complete=True:Succeeded"},
 	} {
-		f := runCommand(t, strings.TrimSuffix(tc.manifests, "\n")+"\n  "+tc.spec+"\n", "replay", "-f", "-", "--database-url", url)
+		f := rig.Run(t, strings.TrimSuffix(tc.manifests, "\n")+"\n  "+tc.spec+"\n", "replay", "-f", "-", "--database-url", url)
 		var r v1alpha1.EventReplay
-		if err := yaml.Unmarshal([]byte(f.stdout), &r); err != nil {
-			t.Fatalf("%v: %s", err, f.stdout)
+		if err := yaml.Unmarshal([]byte(f.Stdout), &r); err != nil {
+			t.Fatalf("%v: %s", err, f.Stdout)
 		}
-		if got := summary(&r); got != tc.want || f.code != 0 {
+		if got := summary(&r); got != tc.want || f.Code != 0 {
 			t.Errorf("%s: %q, %+v, want %q", tc.spec, got, f, tc.want)
 		}
 	}

@@ -18,6 +18,7 @@ import (
 
 	"github.com/ackrail/ackrail/api/v1alpha1"
 	"github.com/ackrail/ackrail/internal/event"
+	"github.com/ackrail/ackrail/internal/rig"
 	"github.com/ackrail/ackrail/internal/store"
 	"github.com/ackrail/ackrail/internal/testenv"
 )
@@ -30,9 +31,9 @@ type replayDesk struct {
 }
 
 // run runs ackrail replay create NAME in the namespace, as a plugin of kubectl.
-func (d *replayDesk) run(name string, args ...string) finished {
+func (d *replayDesk) run(name string, args ...string) rig.Finished {
 	d.t.Helper()
-	return runCmd(d.t, asPlugin(d.t, d.args(name, args...)...), "")
+	return rig.RunCmd(d.t, asPlugin(d.t, d.args(name, args...)...), "")
 }
 
 func (d *replayDesk) args(name string, args ...string) []string {
@@ -53,10 +54,10 @@ func (d *replayDesk) replays() (names []string) {
 }
 
 // work delivers like a worker, each with the verdict, until the process ends.
-func (d *replayDesk) work(p *process, v event.Verdict) {
+func (d *replayDesk) work(p *rig.Process, v event.Verdict) {
 	d.t.Helper()
 	testenv.Eventually(d.t, time.Minute, func() error {
-		if !p.running() {
+		if !p.Running() {
 			return nil
 		}
 		d.deliver(v)
@@ -89,11 +90,11 @@ func (d *replayDesk) deliver(v event.Verdict) int {
 }
 
 // refuses checks a command that must fail with one line, whatever comes before it.
-func (d *replayDesk) refuses(want string, f finished) {
+func (d *replayDesk) refuses(want string, f rig.Finished) {
 	d.t.Helper()
-	last := f.stderr[strings.LastIndex(strings.TrimSuffix(f.stderr, "\n"), "\n")+1:]
-	if f.code != 1 || f.stdout != "" || last != "Error: "+want+"\n" {
-		d.t.Errorf("it ended with code %d, %q and said\n%s\nwant\n%s", f.code, f.stdout, f.stderr, want)
+	last := f.Stderr[strings.LastIndex(strings.TrimSuffix(f.Stderr, "\n"), "\n")+1:]
+	if f.Code != 1 || f.Stdout != "" || last != "Error: "+want+"\n" {
+		d.t.Errorf("it ended with code %d, %q and said\n%s\nwant\n%s", f.Code, f.Stdout, f.Stderr, want)
 	}
 }
 
@@ -135,8 +136,8 @@ var planName = regexp.MustCompile(`-plan-[a-z0-9]{5}`)
 var sampleLines = regexp.MustCompile(`Such as event:  [0-9a-f-]{36}\n(?: {16}[0-9a-f-]{36}\n){5}`)
 
 // masked hides generated names.
-func masked(f finished) finished {
-	f.stderr = planName.ReplaceAllString(f.stderr, "-plan-ID")
+func masked(f rig.Finished) rig.Finished {
+	f.Stderr = planName.ReplaceAllString(f.Stderr, "-plan-ID")
 	return f
 }
 
@@ -159,20 +160,20 @@ IDS
 
 Nothing was changed. Without --dry-run, it is created.
 `
-	got := sampleLines.ReplaceAllString(f.stdout, "IDS\n")
-	if f.code != 0 || got != want {
-		d.t.Errorf("the plan ended with code %d, said %q and is\n%s\nwant\n%s", f.code, f.stderr, f.stdout, want)
+	got := sampleLines.ReplaceAllString(f.Stdout, "IDS\n")
+	if f.Code != 0 || got != want {
+		d.t.Errorf("the plan ended with code %d, said %q and is\n%s\nwant\n%s", f.Code, f.Stderr, f.Stdout, want)
 	}
-	if f := d.run("after-fix", "--all", "--limit", "4", "--dry-run=server"); !strings.Contains(f.stdout, "\nWould replay:   4 deliveries, which is the limit: there may be more\n") {
-		d.t.Errorf("the plan with a limit ended with code %d, %q, %q", f.code, f.stdout, f.stderr)
+	if f := d.run("after-fix", "--all", "--limit", "4", "--dry-run=server"); !strings.Contains(f.Stdout, "\nWould replay:   4 deliveries, which is the limit: there may be more\n") {
+		d.t.Errorf("the plan with a limit ended with code %d, %q, %q", f.Code, f.Stdout, f.Stderr)
 	}
-	if f := d.run("after-fix", "--all", "--dry-run=server", "-o", "name"); f.code != 0 || f.stdout != "eventreplay.ackrail.io/after-fix\n" {
-		d.t.Errorf("the plan's name ended with code %d, %q, %q", f.code, f.stdout, f.stderr)
+	if f := d.run("after-fix", "--all", "--dry-run=server", "-o", "name"); f.Code != 0 || f.Stdout != "eventreplay.ackrail.io/after-fix\n" {
+		d.t.Errorf("the plan's name ended with code %d, %q, %q", f.Code, f.Stdout, f.Stderr)
 	}
 	f = d.run("after-fix", "--all", "--dry-run=server", "-o", "yaml")
 	var counted v1alpha1.EventReplay
-	if err := yaml.Unmarshal([]byte(f.stdout), &counted); err != nil || counted.Status.Matched != 6 || counted.Spec.Mode != v1alpha1.ReplayModeDryRun {
-		d.t.Errorf("the plan as YAML: %v, %s", err, f.stdout)
+	if err := yaml.Unmarshal([]byte(f.Stdout), &counted); err != nil || counted.Status.Matched != 6 || counted.Spec.Mode != v1alpha1.ReplayModeDryRun {
+		d.t.Errorf("the plan as YAML: %v, %s", err, f.Stdout)
 	}
 }
 
@@ -180,8 +181,8 @@ Nothing was changed. Without --dry-run, it is created.
 func (d *replayDesk) creates() {
 	flags := []string{"--type", "push", "--state", "dead,done", "--event-id", "019a2d4e-7c31-7b52-9a0f-3f1c5d7e9b24", "--limit", "3", "--suspend", "--ttl", "1h"}
 	printed := d.run("first", append(flags, "--dry-run=client")...)
-	if f := d.run("first", flags...); f.code != 0 || f.stdout != "eventreplay.ackrail.io/first created\n" || f.stderr != "" {
-		d.t.Errorf("it ended with code %d, %q, %q", f.code, f.stdout, f.stderr)
+	if f := d.run("first", flags...); f.Code != 0 || f.Stdout != "eventreplay.ackrail.io/first created\n" || f.Stderr != "" {
+		d.t.Errorf("it ended with code %d, %q, %q", f.Code, f.Stdout, f.Stderr)
 	}
 	hour := int32(3600)
 	want := v1alpha1.EventReplaySpec{
@@ -191,7 +192,7 @@ func (d *replayDesk) creates() {
 		},
 	}
 	var offline, created v1alpha1.EventReplay
-	if err := yaml.Unmarshal([]byte(printed.stdout), &offline); err != nil || printed.code != 0 {
+	if err := yaml.Unmarshal([]byte(printed.Stdout), &offline); err != nil || printed.Code != 0 {
 		d.t.Errorf("%v: %+v", err, printed)
 	}
 	if err := d.client.Get(d.t.Context(), client.ObjectKey{Namespace: "payments", Name: "first"}, &created); err != nil {
@@ -210,8 +211,8 @@ func (d *replayDesk) creates() {
 // Waiting ends with the replay, and with success only if all is well.
 func (d *replayDesk) waits() {
 	f := d.run("slow", "--all", "--limit", "2", "--wait", "--timeout", "3s")
-	if want := "Error: timed out after 3s waiting for EventReplay payments/slow: 0 of 2 ended, 0 dead; it goes on in the cluster\n"; f.code != 1 || !strings.HasSuffix(f.stderr, want) {
-		d.t.Errorf("without a worker it ended with code %d and said %s", f.code, f.stderr)
+	if want := "Error: timed out after 3s waiting for EventReplay payments/slow: 0 of 2 ended, 0 dead; it goes on in the cluster\n"; f.Code != 1 || !strings.HasSuffix(f.Stderr, want) {
+		d.t.Errorf("without a worker it ended with code %d and said %s", f.Code, f.Stderr)
 	}
 	if n := d.deliver(event.VerdictDead); n != 2 {
 		d.t.Errorf("%d runs were started, want 2", n)
@@ -222,8 +223,8 @@ func (d *replayDesk) waits() {
 
 	p = d.start("cut-short", "--all", "--wait", "--max-per-second", "1")
 	d.prints(p, "payments/cut-short: 0 of 6 ended, 0 dead")
-	p.signal(syscall.SIGINT)
-	<-p.ended
+	p.Signal(syscall.SIGINT)
+	<-p.Ended()
 	d.ended(p, 1, "", "Error: interrupted: waiting for EventReplay payments/cut-short; it goes on in the cluster")
 	if names := d.replays(); !slices.Contains(names, "cut-short") {
 		d.t.Errorf("the interrupted one is gone: %v", names)
@@ -237,27 +238,27 @@ func (d *replayDesk) waits() {
 	if err := d.client.Delete(d.t.Context(), &v1alpha1.EventReplay{ObjectMeta: metav1.ObjectMeta{Namespace: "payments", Name: "deleted"}}); err != nil {
 		d.t.Fatal(err)
 	}
-	<-p.ended
+	<-p.Ended()
 	d.ended(p, 1, "", "Error: EventReplay payments/deleted was deleted before its end was seen")
 
 	p = d.start("nothing", "--type", "unheard-of", "--wait", "-o", "json")
-	<-p.ended
+	<-p.Ended()
 	d.ended(p, 0, `"reason": "NothingMatched"`, "}")
 }
 
-func (d *replayDesk) start(name string, args ...string) *process {
+func (d *replayDesk) start(name string, args ...string) *rig.Process {
 	d.t.Helper()
-	return start(d.t, d.args(name, args...)...)
+	return rig.Start(d.t, d.args(name, args...)...)
 }
 
 // prints waits until a process has printed something.
-func (d *replayDesk) prints(p *process, want string) {
+func (d *replayDesk) prints(p *rig.Process, want string) {
 	d.t.Helper()
 	testenv.Eventually(d.t, time.Minute, func() error {
 		switch {
-		case strings.Contains(p.output.String(), want):
+		case strings.Contains(p.Output(), want):
 			return nil
-		case !p.running():
+		case !p.Running():
 			return errors.New("it ended")
 		}
 		return errNotYet
@@ -266,11 +267,11 @@ func (d *replayDesk) prints(p *process, want string) {
 
 // ended checks how a process has ended: its code, something that it printed,
 // and how its last line begins.
-func (d *replayDesk) ended(p *process, code int, want, last string) {
+func (d *replayDesk) ended(p *rig.Process, code int, want, last string) {
 	d.t.Helper()
-	text := p.output.String()
+	text := p.Output()
 	end := text[strings.LastIndex(strings.TrimSuffix(text, "\n"), "\n")+1:]
-	if got := p.cmd.ProcessState.ExitCode(); got != code || !strings.Contains(text, want) || !strings.HasPrefix(end, last) {
+	if got := p.ExitCode(); got != code || !strings.Contains(text, want) || !strings.HasPrefix(end, last) {
 		d.t.Errorf("it ended with code %d and printed\n%s\nwant code %d, %q, and in the end %q", got, text, code, want, last)
 	}
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/ackrail/ackrail/internal/rig"
 	"github.com/ackrail/ackrail/internal/testenv"
 )
 
@@ -45,16 +46,16 @@ func TestRotatedDatabasePassword(t *testing.T) {
 
 	dir := t.TempDir()
 	file := writeFile(t, dir, "uri", as("geheim1")+"\n")
-	r := newRig(t, as("geheim1"), githubSecrets(), githubEndpoint("github", sink.URL()))
-	if f := runCommand(t, "", "migrate", "--database-url-file", file); f.code != 0 || f.stdout != "The schema is up to date\n" {
-		t.Errorf("migrate ended with code %d, %q, %q", f.code, f.stdout, f.stderr)
+	r := rig.New(t, as("geheim1"), rig.Secrets(), rig.GitHub("github", sink.URL()))
+	if f := rig.Run(t, "", "migrate", "--database-url-file", file); f.Code != 0 || f.Stdout != "The schema is up to date\n" {
+		t.Errorf("migrate ended with code %d, %q, %q", f.Code, f.Stdout, f.Stderr)
 	}
-	address := fmt.Sprintf("127.0.0.1:%d", freePort(t))
-	in := r.pod("", "ingress", "--database-url-file", file, "--listen", address, "--drain-delay", "0s")
-	w := r.pod("", "worker", "--database-url-file", file)
+	address := fmt.Sprintf("127.0.0.1:%d", rig.FreePort(t))
+	in := r.Pod("", "ingress", "--database-url-file", file, "--listen", address, "--drain-delay", "0s")
+	w := r.Pod("", "worker", "--database-url-file", file)
 	hook := "http://" + address + "/hooks/test/github"
-	s := newSender(t, 1)
-	arrived(t, sink, s.accepted(t, hook, "before", []byte("{}")))
+	s := rig.NewSender(t, 1)
+	arrived(t, sink, s.Accepted(t, hook, "before", []byte("{}")))
 
 	execute("ALTER ROLE app PASSWORD 'geheim2'")
 	if err := os.Rename(writeFile(t, dir, "new", as("geheim2")), file); err != nil {
@@ -67,20 +68,20 @@ func TestRotatedDatabasePassword(t *testing.T) {
 	}
 	var id string
 	testenv.Eventually(t, patience, func() error {
-		a, err := s.send(hook, "after", []byte("{}"))
-		if err == nil && a.status != http.StatusAccepted && a.status != http.StatusOK {
-			err = fmt.Errorf("answered with %d", a.status)
+		a, err := s.Send(hook, "after", []byte("{}"))
+		if err == nil && a.Status != http.StatusAccepted && a.Status != http.StatusOK {
+			err = fmt.Errorf("answered with %d", a.Status)
 		}
-		id = a.eventID
+		id = a.EventID
 		return err
 	})
 	arrived(t, sink, id)
-	for _, p := range []*pod{in, w} {
-		if code := p.stop(); code != 0 {
+	for _, p := range []*rig.Pod{in, w} {
+		if code := p.Stop(); code != 0 {
 			t.Errorf("it ended with code %d", code)
 		}
-		if strings.Contains(p.output.String(), "geheim") {
-			t.Errorf("a log repeats a password:\n%s", p.output)
+		if strings.Contains(p.Output(), "geheim") {
+			t.Errorf("a log repeats a password:\n%s", p.Output())
 		}
 	}
 }
