@@ -11,6 +11,9 @@ export GOTOOLCHAIN := local
 
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 FUZZTIME ?= 20s
+# How often make faults runs its rows, or for how long.
+COUNT ?= 1
+DURATION ?=
 
 # The images that clusters run. Set IMAGE to one that another cluster can pull.
 IMAGE ?= docker.io/ackrail/ackrail:dev
@@ -57,6 +60,11 @@ dev: go ## Show a pipeline from webhook to replay in a minute, without a cluster
 e2e: go ## Run the end-to-end tests on a cluster: KUBECONFIG's, or one of this machine.
 	@hack/install-deps postgres curl jq
 	hack/e2e
+
+.PHONY: faults
+faults: go ## Break everything, see that it holds, write docs/faults.md; COUNT=3, DURATION=8h.
+	@hack/install-deps postgres
+	@COUNT='$(COUNT)' DURATION='$(DURATION)' hack/faults
 
 ##@ Cluster
 

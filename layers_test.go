@@ -67,6 +67,7 @@ var places = []place{
 
 	{"internal/cli", 5, anything},
 	{"internal/rig", 5, anything},
+	{"internal/faults", 5, none},
 	{"hack/...", 5, anything},
 
 	{".", 6, none},
