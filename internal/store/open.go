@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/ackrail/ackrail/internal/secretfile"
@@ -104,6 +105,7 @@ func (o Options) parse(url string) (*pgxpool.Config, error) {
 	if o.Name != "" {
 		config.ConnConfig.RuntimeParams["application_name"] = o.Name
 	}
+	config.ConnConfig.OnPgError = staysOpen
 	config.MaxConns = 8
 	if o.MaxConns > 0 {
 		config.MaxConns = int32(min(o.MaxConns, 1000)) //nolint:gosec // bounded on the line
@@ -114,6 +116,17 @@ func (o Options) parse(url string) (*pgxpool.Config, error) {
 	}
 	return config, nil
 }
+
+// staysOpen reports whether a connection is good for more after an error. After
+// a failover one may lead to the former primary, and the sessions of a database
+// that was made read-only stay so when it is writable again: only a new one
+// finds the way.
+func staysOpen(_ *pgconn.PgConn, err *pgconn.PgError) bool {
+	return err.SeverityUnlocalized != "FATAL" && err.Code != readOnlyTransaction
+}
+
+// readOnlyTransaction is the SQLSTATE of a write that a session may not do.
+const readOnlyTransaction = "25006"
 
 // open makes the pool. refresh, if not nil, is called before each connection
 // and may replace its settings.

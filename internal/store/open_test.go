@@ -256,3 +256,22 @@ func TestMigrateTakesPoolSettings(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// A session stays read-only although its database is writable again.
+func TestConnectionsThatCannotWriteAreReplaced(t *testing.T) {
+	m := newMember(t, "secret")
+	m.execute("GRANT CREATE ON DATABASE " + pgx.Identifier{m.admin.Config().Database}.Sanitize() + " TO one")
+	m.execute("ALTER ROLE one SET default_transaction_read_only = on")
+	s := openStore(t, m.url("one", "secret"))
+	write := func() error {
+		_, err := s.pool.Exec(t.Context(), "CREATE SCHEMA written")
+		return err
+	}
+	if err := write(); !isCode(err, "25006") {
+		t.Fatalf("got %v, want a refusal to write", err)
+	}
+	m.execute("ALTER ROLE one RESET default_transaction_read_only")
+	if err := write(); err != nil {
+		t.Error(err)
+	}
+}
