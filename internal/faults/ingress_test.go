@@ -82,10 +82,10 @@ var _ = Describe("the ingress", func() {
 			w.accept(s, uuid.NewString())
 			key := uuid.NewString()
 			held := w.toIngress.OnReply(key, testenv.Hold)
-			ended := make(chan error, 1)
+			answered := make(chan struct{})
 			go func() {
-				_, err := w.send(s, key, body(key))
-				ended <- err
+				defer close(answered)
+				_, _ = w.send(s, key, body(key)) // 503 or nothing, whichever came first
 			}()
 			w.await(held, "the commit's reply")
 			in.Signal(syscall.SIGTERM)
@@ -93,7 +93,7 @@ var _ = Describe("the ingress", func() {
 			in.Signal(syscall.SIGTERM)
 			w.did("SIGTERM twice to the ingress")
 			w.await(in.Ended(), "the end of the ingress")
-			_ = <-ended // with 503 or not at all, whichever came first
+			w.await(answered, "the answer")
 			w.toIngress.Release()
 			w.ingress()
 			w.want(s, key, http.StatusOK)

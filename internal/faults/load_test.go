@@ -48,11 +48,14 @@ func (w *world) load(senders int) *load {
 	w.loads = append(w.loads, l)
 	name := uuid.NewString()[:8]
 	for n := range senders {
-		l.running.Go(func() { l.insistOnAll(fmt.Sprintf("%s-%d", name, n)) })
+		l.start(func() { l.insistOnMany(fmt.Sprintf("%s-%d", name, n)) })
 	}
 	w.t.Cleanup(l.quit)
 	return l
 }
+
+// start adds a sender.
+func (l *load) start(send func()) { l.running.Go(send) }
 
 // end lets the senders get their last 2xx, and fails the row with what they
 // have to complain about.
@@ -82,12 +85,12 @@ func (l *load) pause(d time.Duration) bool {
 	}
 }
 
-func (l *load) insistOnAll(sender string) {
+// insistOnMany sends webhooks until the load is over.
+func (l *load) insistOnMany(sender string) {
 	for i := 0; l.pause(pace); i++ {
 		key := fmt.Sprintf("%s-%d", sender, i)
 		body := fmt.Appendf(nil, `{"sender":%q,"event":%d}`, sender, i)
-		if !l.insist(key, body) {
-			l.complain("no 2xx for %s within %s", key, insistence)
+		if !l.insistOn(key, body) {
 			return
 		}
 		if i%everyDuplicate == 1 {
@@ -99,8 +102,8 @@ func (l *load) insistOnAll(sender string) {
 	}
 }
 
-// insist sends a webhook until it is acknowledged.
-func (l *load) insist(key string, body []byte) bool {
+// insistOn sends a webhook until it is acknowledged.
+func (l *load) insistOn(key string, body []byte) bool {
 	for deadline := time.Now().Add(insistence); time.Now().Before(deadline); {
 		a, err := l.w.send(l.sender, key, body)
 		if l.record(a, err) {
@@ -108,6 +111,9 @@ func (l *load) insist(key string, body []byte) bool {
 		}
 		<-time.After(pace)
 	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.faults = append(l.faults, fmt.Sprintf("no 2xx for %s within %s", key, insistence))
 	return false
 }
 
@@ -127,12 +133,6 @@ func (l *load) record(a rig.Answer, err error) (done bool) {
 		l.faults = append(l.faults, fmt.Sprintf("answered with %d, Retry-After %q", a.Status, a.RetryAfter))
 	}
 	return false
-}
-
-func (l *load) complain(format string, args ...any) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.faults = append(l.faults, fmt.Sprintf(format, args...))
 }
 
 // more waits until a number of further webhooks were acknowledged.
@@ -173,20 +173,21 @@ func (l *load) returned() {
 
 // send sends a webhook and adds it to the history.
 func (w *world) send(s *rig.Sender, key string, body []byte) (rig.Answer, error) {
-	return w.record(s.Send, key, body, false)
+	return w.record(s.Send, w.hook(), key, body, false)
 }
 
 // forge is send with a wrong signature.
 func (w *world) forge(s *rig.Sender, key string, body []byte) (rig.Answer, error) {
-	return w.record(s.Forge, key, body, true)
+	return w.record(s.Forge, w.hook(), key, body, true)
 }
 
-func (w *world) record(send func(url, id string, body []byte) (rig.Answer, error), key string, body []byte, forged bool) (rig.Answer, error) {
+// record sends a webhook somewhere and adds it to the history.
+func (w *world) record(send func(url, id string, body []byte) (rig.Answer, error), hook, key string, body []byte, forged bool) (rig.Answer, error) {
 	sent := invariant.Send{
 		Namespace: handler.Endpoint.Namespace, Endpoint: handler.Endpoint.Name,
 		Key: key, Body: sha256.Sum256(body), At: time.Now(), Forged: forged,
 	}
-	a, err := send(w.hook(), key, body)
+	a, err := send(hook, key, body)
 	sent.Answered = time.Now()
 	if err != nil {
 		sent.Err = err.Error()

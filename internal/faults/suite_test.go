@@ -60,7 +60,7 @@ func row(name, did string, run func(*world), decorators ...any) {
 // A line for each row, for who waits.
 var _ = ReportAfterEach(func(r SpecReport) {
 	if *resultsFile != "" && !r.State.Is(types.SpecStateSkipped) {
-		fmt.Printf("row %-8s %5.1f s  %s\n", r.State, r.RunTime.Seconds(), r.LeafNodeText)
+		fmt.Printf("\nrow %-8s %5.1f s  %s\n", r.State, r.RunTime.Seconds(), r.LeafNodeText)
 	}
 })
 

@@ -19,6 +19,9 @@ import (
 // lease is that of the endpoint: the shortest that there is.
 const lease = 6 * time.Second
 
+// hookPath is the path of the rows' endpoint.
+const hookPath = "/hooks/test/github"
+
 // handler is where the events of the rows' endpoint go.
 var handler = event.DestinationRef{Endpoint: event.EndpointRef{Namespace: "test", Name: "github"}, Name: "handler"}
 
@@ -30,6 +33,9 @@ type world struct {
 	t      testing.TB
 	ctx    context.Context
 	result *result
+	// redelivered: a worker was killed while another could take over, so the
+	// time until it did is of interest.
+	redelivered bool
 	// judged: the checker found nothing.
 	judged bool
 
@@ -115,7 +121,7 @@ func (w *world) pod(proxy *testenv.Proxy, role string, args ...string) *rig.Pod 
 }
 
 // hook is where senders send to.
-func (w *world) hook() string { return fmt.Sprintf("http://127.0.0.1:%d/hooks/test/github", w.port) }
+func (w *world) hook() string { return fmt.Sprintf("http://127.0.0.1:%d%s", w.port, hookPath) }
 
 // answer makes h answer what the destination gets from now on. It can read the
 // body.
@@ -165,11 +171,37 @@ func (w *world) settle() {
 		w.t.Fatal(err)
 	}
 	w.result.take(verdict)
+	if w.redelivered {
+		w.result.Redelivery = max(0, verdict.LongestGap-lease)
+	}
+	w.bounds()
 	if err := verdict.Err(); err != nil {
 		w.t.Fatalf("%v\n%s", err, verdict)
 	}
 	w.t.Logf("%s", verdict)
 	w.judged = true
+}
+
+// bounds checks the figures of the promises. Those of time are far above what
+// they should be: a loaded machine must not fail a row.
+func (w *world) bounds() {
+	w.t.Helper()
+	r := w.result
+	if r.InFlight > 0 && r.Duplicates > r.InFlight {
+		w.t.Errorf("%d duplicates, but only %d deliveries were in flight at a kill", r.Duplicates, r.InFlight)
+	}
+	for _, b := range []struct {
+		what       string
+		got, limit time.Duration
+	}{
+		{"a redelivery after the end of the lease", r.Redelivery, 30 * time.Second},
+		{"the first 202 after the database's return", r.Return, 15 * time.Second},
+		{"a 503", r.SlowestRefusal, 10 * time.Second},
+	} {
+		if b.got > b.limit {
+			w.t.Errorf("%s took %s, want %s at most", b.what, b.got, b.limit)
+		}
+	}
 }
 
 // heal lets everything go on that a fault holds up, and replaces what is gone.
@@ -218,12 +250,40 @@ func (w *world) claimed() int {
 	return w.Number("SELECT count(*) FROM delivery WHERE state = 'claimed'")
 }
 
+// holding waits until workers hold a number of deliveries.
+func (w *world) holding(n int) {
+	w.t.Helper()
+	w.until(func() error {
+		if got := w.claimed(); got < n {
+			return fmt.Errorf("workers hold %d deliveries, want %d", got, n)
+		}
+		return nil
+	})
+}
+
 // killWorker kills a worker, and counts what it had in its hands.
 func (w *world) killWorker(p *rig.Pod) (held int) {
 	w.t.Helper()
 	p.Kill()
-	w.did("worker killed with SIGKILL")
-	held = w.claimed()
+	held = w.heldBy(p)
+	w.did("worker killed with %d deliveries in its hands", held)
 	w.result.InFlight += held
+	w.redelivered = true
 	return held
+}
+
+// heldBy counts the deliveries that a worker holds, by the ledger, which names
+// workers by their processes.
+func (w *world) heldBy(p *rig.Pod) int {
+	w.t.Helper()
+	return w.Number(`SELECT count(*) FROM delivery d JOIN attempt a USING (event_id, destination_id, run, attempt)
+		WHERE d.state = 'claimed' AND a.worker LIKE '%-' || $1::text`, fmt.Sprint(p.PID()))
+}
+
+// execute runs a statement in a session of its own, as the database's owner.
+func (w *world) execute(sql string, args ...any) {
+	w.t.Helper()
+	if _, err := w.Pool.Exec(w.ctx, sql, args...); err != nil {
+		w.t.Fatalf("%s: %v", sql, err)
+	}
 }

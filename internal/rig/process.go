@@ -133,6 +133,9 @@ func StartCmd(t testing.TB, cmd *exec.Cmd) *Process {
 	return p
 }
 
+// PID is the process' id.
+func (p *Process) PID() int { return p.cmd.Process.Pid }
+
 // Output is what the process has printed so far, on both its outputs.
 func (p *Process) Output() string { return p.output.String() }
 
