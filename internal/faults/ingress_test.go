@@ -15,11 +15,11 @@ import (
 
 var _ = Describe("the ingress", func() {
 	row("ingress killed in the middle of a batch",
-		"SIGKILL to the ingress under the load of 64 senders, ten times while a batch was on its way to the database and ten times whenever; then another one on the same port",
+		"SIGKILL to the ingress under the load of 64 senders, five times while a batch was on its way to the database and five times whenever; then another one on the same port",
 		func(w *world) {
 			in, _ := w.run(setting{})
 			l := w.load(64)
-			for i := range 20 {
+			for i := range 10 {
 				l.more(40)
 				if i%2 == 0 {
 					w.await(w.holdBatch(w.toIngress), "a batch of several events")
