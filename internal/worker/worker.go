@@ -48,8 +48,9 @@ type Options struct {
 	Logger *slog.Logger
 	// Registerer takes the worker's metrics.
 	Registerer prometheus.Registerer
-	// PollInterval is how often an idle worker looks for work that no
-	// notification told it of, 1 s by default; each time is jittered.
+	// PollInterval is how often an idle worker looks at least for work that
+	// no notification told it of, 1 s by default; each time is jittered, and
+	// shorter. It bounds how long an expired lease goes unnoticed.
 	PollInterval time.Duration
 	// DrainTimeout bounds how long exchanges under way may go on after Run
 	// was told to stop, 25 s by default.
@@ -267,10 +268,11 @@ func (w *Worker) listen(ctx context.Context) {
 	}
 }
 
-// jitter returns a duration between three and five quarters of d, so that
-// workers that started together do not look together.
+// jitter returns a duration between 70 and 95 % of d, so that workers that
+// started together do not look together, and what is done every d has begun
+// and ended by then.
 func jitter(d time.Duration) time.Duration {
-	return d*3/4 + rand.N(d/2+1) //nolint:gosec // no secret depends on it
+	return d*7/10 + rand.N(d/4+1) //nolint:gosec // no secret depends on it
 }
 
 // pause waits, or returns early when the context ends.

@@ -81,7 +81,8 @@ func TestJitter(t *testing.T) {
 		d := jitter(time.Second)
 		least, most = min(least, d), max(most, d)
 	}
-	if least < 750*time.Millisecond || most > 1250*time.Millisecond || most-least < 400*time.Millisecond {
+	// Never later than the second in which an expired lease is taken over.
+	if least < 700*time.Millisecond || most > 950*time.Millisecond || most-least < 200*time.Millisecond {
 		t.Errorf("between %s and %s", least, most)
 	}
 	same(t, "jitter of nothing", 0, jitter(0))
