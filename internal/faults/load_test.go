@@ -1,6 +1,7 @@
 package faults
 
 import (
+	"context"
 	"crypto/sha256"
 	"fmt"
 	"net/http"
@@ -27,11 +28,13 @@ const (
 // again until it is acknowledged, as those do whose events must not get lost;
 // in between it sends some once more, and some with a wrong signature.
 type load struct {
-	w       *world
-	sender  *rig.Sender
-	stop    chan struct{}
-	stopped sync.Once
-	running sync.WaitGroup
+	w      *world
+	sender *rig.Sender
+	// stop ends the senders after their current webhook, abandon at once.
+	stop, abandon func()
+	stopped       <-chan struct{}
+	abandoned     <-chan struct{}
+	running       sync.WaitGroup
 
 	mu           sync.Mutex
 	acknowledged int
@@ -44,13 +47,19 @@ type load struct {
 // load starts senders, which send until the row ends.
 func (w *world) load(senders int) *load {
 	w.t.Helper()
-	l := &load{w: w, sender: rig.NewSender(w.t, senders), stop: make(chan struct{})}
+	stopped, stop := context.WithCancel(w.ctx)
+	abandoned, abandon := context.WithCancel(w.ctx)
+	l := &load{w: w, sender: rig.NewSender(w.t, senders), stop: stop, abandon: abandon, stopped: stopped.Done(), abandoned: abandoned.Done()}
 	w.loads = append(w.loads, l)
 	name := uuid.NewString()[:8]
 	for n := range senders {
 		l.start(func() { l.insistOnMany(fmt.Sprintf("%s-%d", name, n)) })
 	}
-	w.t.Cleanup(l.quit)
+	w.t.Cleanup(func() {
+		l.stop()
+		l.abandon()
+		l.running.Wait()
+	})
 	return l
 }
 
@@ -61,7 +70,8 @@ func (l *load) start(send func()) { l.running.Go(send) }
 // have to complain about.
 func (l *load) end() {
 	l.w.t.Helper()
-	l.quit()
+	l.stop()
+	l.running.Wait()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, fault := range l.faults {
@@ -70,15 +80,10 @@ func (l *load) end() {
 	l.w.result.SlowestRefusal = max(l.w.result.SlowestRefusal, l.slowest)
 }
 
-func (l *load) quit() {
-	l.stopped.Do(func() { close(l.stop) })
-	l.running.Wait()
-}
-
 // pause waits for a while, and reports false once the load is over.
 func (l *load) pause(d time.Duration) bool {
 	select {
-	case <-l.stop:
+	case <-l.stopped:
 		return false
 	case <-time.After(d):
 		return true
@@ -109,7 +114,11 @@ func (l *load) insistOn(key string, body []byte) bool {
 		if l.record(a, err) {
 			return true
 		}
-		<-time.After(pace)
+		select {
+		case <-l.abandoned:
+			return false
+		case <-time.After(pace):
+		}
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
