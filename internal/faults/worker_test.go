@@ -82,7 +82,9 @@ var _ = Describe("the worker", func() {
 		"SIGSTOP to the worker with eight requests under way; another one delivered when the leases were over; SIGCONT, and what the first one then wrote was refused",
 		func(w *world) {
 			const events = 8
-			w.begin(setting{})
+			w.begin(setting{endpoint: func(e *pipeline.Endpoint) {
+				e.Destinations[0].HTTP.TimeoutSeconds, e.LeaseSeconds = 3, 8
+			}})
 			blocked, release := testenv.Block(testenv.Status(http.StatusNoContent))
 			w.answer(blocked)
 			w.ingress()
