@@ -1,8 +1,6 @@
 package testenv
 
 import (
-	"errors"
-	"io"
 	"net"
 	"net/url"
 	"strconv"
@@ -27,23 +25,25 @@ const (
 	ToClient
 )
 
-// Proxy is a TCP proxy on loopback that stands between a client and a server and fails as a test wants it to. Its
+// Proxy is a TCP proxy that stands between a client and a server and fails as a test wants it to. Its
 // methods may be called from several goroutines.
 type Proxy struct {
-	t      testing.TB
-	target string
-	url    *url.URL
-	port   int
+	t    testing.TB
+	url  *url.URL
+	host string
+	port int
 
 	serving sync.WaitGroup // the accept loop and all links
 
 	hookMu sync.Mutex // one call of the hook at a time; taken before mu
 
 	mu       sync.Mutex
+	target   string       // host and port
 	listener net.Listener // nil while refusing
 	links    map[*link]struct{}
 	count    int
-	frozen   [2]bool // by Direction
+	frozen   [2]bool  // by Direction
+	speed    [2]Speed // by Direction
 	hook     func(Chunk) Action
 	changed  chan struct{} // closed and replaced when something is let go on
 	closed   bool
@@ -59,9 +59,14 @@ type link struct {
 	dead   chan struct{}
 }
 
-// NewProxy starts a proxy in front of the server that a URL names, for instance of a database or a Sink. It is closed
-// when the test ends. A connection to a server that is down is accepted and then reset.
+// NewProxy starts a proxy on loopback in front of the server that a URL names, for instance of a database or a Sink. It
+// is closed when the test ends. A connection to a server that is down is accepted and then reset.
 func NewProxy(t testing.TB, target string) *Proxy {
+	t.Helper()
+	return newProxy(t, "127.0.0.1", target)
+}
+
+func newProxy(t testing.TB, host, target string) *Proxy {
 	t.Helper()
 	u := parseURL(t, target)
 	if u.Port() == "" {
@@ -73,7 +78,7 @@ func NewProxy(t testing.TB, target string) *Proxy {
 		t.Fatalf("testenv: %v", err)
 	}
 	p := &Proxy{
-		t: t, target: u.Host, url: u, port: port,
+		t: t, url: u, host: host, port: port, target: u.Host,
 		links: map[*link]struct{}{}, changed: make(chan struct{}),
 	}
 	t.Cleanup(p.close)
@@ -82,13 +87,22 @@ func NewProxy(t testing.TB, target string) *Proxy {
 }
 
 // Addr is the proxy's own host and port.
-func (p *Proxy) Addr() string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(p.port)) }
+func (p *Proxy) Addr() string { return net.JoinHostPort(p.host, strconv.Itoa(p.port)) }
 
 // URL is the target's URL by way of the proxy.
 func (p *Proxy) URL() string {
 	u := *p.url
 	u.Host = p.Addr()
 	return u.String()
+}
+
+// Retarget leads the connections that are made from now on to the server of another URL.
+func (p *Proxy) Retarget(target string) {
+	p.t.Helper()
+	u := parseURL(p.t, target)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.target = u.Host
 }
 
 // Freeze stops forwarding in the given directions, both if none is given, as a network does that loses packets: all
@@ -191,7 +205,10 @@ func (p *Proxy) accept(listener net.Listener) {
 
 // connect carries one connection until both of its directions have ended.
 func (p *Proxy) connect(client *net.TCPConn) {
-	conn, err := net.DialTimeout("tcp", p.target, dialTimeout)
+	p.mu.Lock()
+	target := p.target
+	p.mu.Unlock()
+	conn, err := net.DialTimeout("tcp", target, dialTimeout)
 	if err != nil {
 		reset(client)
 		return
@@ -226,33 +243,6 @@ func (p *Proxy) remove(l *link) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	delete(p.links, l)
-}
-
-// pump carries one direction of a connection until its end or a reset.
-func (p *Proxy) pump(l *link, d Direction, from, to *net.TCPConn) {
-	buf := make([]byte, chunkSize)
-	for {
-		n, err := from.Read(buf)
-		if n > 0 {
-			if !p.pass(l, d, buf[:n]) {
-				return
-			}
-			if _, err := to.Write(buf[:n]); err != nil {
-				l.reset()
-				return
-			}
-		}
-		switch {
-		case errors.Is(err, io.EOF):
-			if p.wait(l, d) {
-				_ = to.CloseWrite() // if it is gone, its own direction notices
-			}
-			return
-		case err != nil:
-			l.reset()
-			return
-		}
-	}
 }
 
 // pass asks the hook about a chunk and waits until it may go on. It returns false if the connection is reset.
