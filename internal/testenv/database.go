@@ -83,6 +83,12 @@ func Server(t testing.TB, settings map[string]string) *postgres.Server {
 	if err != nil {
 		t.Fatalf("testenv: %v", err)
 	}
+	return serve(t, dir, settings)
+}
+
+// serve starts a server in a folder, for one test.
+func serve(t testing.TB, dir string, settings map[string]string) *postgres.Server {
+	t.Helper()
 	s, err := postgres.Start(t.Context(), postgres.Options{Dir: dir, Settings: settings})
 	if err != nil {
 		t.Fatalf("testenv: %v", err)

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 
@@ -90,16 +92,61 @@ func (e *environment) folderLocked(name string) (string, error) {
 }
 
 // reap waits until the test process is gone, then until the servers that it had are too (the system tells them to end),
-// 30 s at most because a killed one leaves its postmaster.pid behind, and removes the folder.
+// 30 s at most because a killed one leaves its postmaster.pid behind, undoes what was done outside the folder, and
+// removes it.
 const reap = `
 cat >/dev/null
 tries=0
-while [ $tries -lt 300 ] && ls "$1"/*/data/postmaster.pid >/dev/null 2>&1; do
+while [ $tries -lt 300 ] && ls "$1"/*/data/postmaster.pid "$1"/*/*/data/postmaster.pid 2>/dev/null | grep -q .; do
 	tries=$((tries + 1))
 	sleep 0.1
 done
+if [ -f "$1/undo" ]; then
+	sh "$1/undo" >/dev/null 2>&1
+fi
 rm -rf -- "$1"
 `
+
+// undo notes a command that takes something back which a test is about to do outside its folder, should this process be
+// killed. After a test that took it back itself it does no harm.
+func (e *environment) undo(command ...string) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if err := e.prepare(); err != nil {
+		return fmt.Errorf("preparing to undo: %w", err)
+	}
+	list, err := os.OpenFile(filepath.Join(e.root, "undo"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return fmt.Errorf("preparing to undo: %w", err)
+	}
+	_, err = fmt.Fprintf(list, "'%s'\n", strings.Join(command, "' '"))
+	return errors.Join(err, list.Close())
+}
+
+// takeBack does the same when the test ends.
+func takeBack(t testing.TB, command ...string) {
+	t.Helper()
+	if err := process.undo(command...); err != nil {
+		t.Fatalf("testenv: %v", err)
+	}
+	t.Cleanup(func() { run(t, command...) })
+}
+
+// run runs a program of the system, which must succeed.
+func run(t testing.TB, command ...string) {
+	t.Helper()
+	if out, err := exec.Command(command[0], command[1:]...).CombinedOutput(); err != nil {
+		t.Fatalf("testenv: %s: %v\n%s", strings.Join(command, " "), err, out)
+	}
+}
+
+// needRoot skips a test that only root can run.
+func needRoot(t testing.TB, why string) {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skipf("only root can %s", why)
+	}
+}
 
 // prepare makes the root folder, with a process that removes it should this one be killed.
 func (e *environment) prepare() error {
