@@ -38,7 +38,7 @@ build: go ## Build bin/ackrail, a static binary.
 
 .PHONY: test
 test: go ## Run all tests, with the race detector and real servers.
-	@hack/install-deps postgres pgbouncer gcc
+	@hack/install-deps postgres pgbouncer gcc ip nft pgrep faketime
 	@hack/cluster/assets >/dev/null
 	@echo "Building and running the tests, package by package"
 	go test -race -timeout 30m ./...
@@ -63,7 +63,7 @@ e2e: go ## Run the end-to-end tests on a cluster: KUBECONFIG's, or one of this m
 
 .PHONY: faults
 faults: go ## Break everything, see that it holds, write docs/faults.md; COUNT=3, DURATION=8h.
-	@hack/install-deps postgres
+	@hack/install-deps postgres ip nft pgrep faketime
 	@COUNT='$(COUNT)' DURATION='$(DURATION)' hack/faults
 
 ##@ Cluster

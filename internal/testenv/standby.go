@@ -108,7 +108,7 @@ func Pause(t testing.TB, s *postgres.Server) (resume func()) {
 	p := placeOf(t, s)
 	signal := func(sig syscall.Signal) {
 		// Backends are in groups of their own.
-		backends, err := exec.Command("ps", "-o", "pid=", "--ppid", strconv.Itoa(p.pid)).Output()
+		backends, err := exec.Command("pgrep", "-P", strconv.Itoa(p.pid)).Output()
 		if err != nil {
 			t.Errorf("testenv: looking for the processes of a server: %v", err)
 		}
