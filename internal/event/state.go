@@ -30,7 +30,8 @@ const (
 	// ReasonOutcomeUnknown: the last allowed attempt's worker vanished
 	// before it could say how the attempt ended.
 	ReasonOutcomeUnknown Reason = "OutcomeUnknown"
-	// ReasonPayloadMissing: the event's body is no longer in the database.
+	// ReasonPayloadMissing: the event's body is no longer in the database, or
+	// cannot be read.
 	ReasonPayloadMissing Reason = "PayloadMissing"
 )
 

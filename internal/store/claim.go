@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/google/uuid"
@@ -51,8 +52,10 @@ type Claim struct {
 	Event event.Event
 	// Age is how long ago the event was accepted, by the database's clock.
 	Age time.Duration
-	// PayloadMissing: the event is no longer in the database.
+	// PayloadMissing: the event is no longer in the database, or is damaged.
 	PayloadMissing bool
+	// Damage is what the database says of an event that it cannot read.
+	Damage error
 	// Replay is the replay that started the run, nil for the first run.
 	Replay *uuid.UUID
 	// Seen is the greatest due time that the claim took of the destination:
@@ -65,11 +68,26 @@ type Claim struct {
 // Claim takes what is due, at most what each Want allows, by one statement
 // whose commit also writes the intents into the ledger: once it has returned,
 // the requests may leave. The worker's name is written beside each intent.
-// The order of the result is not the order of the wants.
+// The order of the result is not the order of the wants. An event that the
+// database cannot read holds up no other one.
 func (s *Store) Claim(ctx context.Context, worker string, wants []Want) ([]*Claim, error) {
 	if len(wants) == 0 {
 		return nil, nil
 	}
+	claims, err := s.claim(ctx, worker, wants, true)
+	if isDamage(err) {
+		if claims, err = s.claim(ctx, worker, wants, false); err == nil {
+			err = s.readEvents(ctx, claims)
+		}
+	}
+	if err != nil {
+		return nil, classify("claiming deliveries", err)
+	}
+	return claims, nil
+}
+
+// claim claims, with the events or without.
+func (s *Store) claim(ctx context.Context, worker string, wants []Want, withEvents bool) ([]*Claim, error) {
 	destinations := make([]event.DestinationRef, len(wants))
 	var most, attempts, keep, reserved []int32
 	var bytes, lease []int64
@@ -85,23 +103,40 @@ func (s *Store) Claim(ctx context.Context, worker string, wants []Want) ([]*Clai
 		reserved = append(reserved, int32(w.Reserved)) //nolint:gosec // at most Most
 	}
 	namespaces, endpoints, names := columns(destinations)
-	rows, err := s.pool.Query(ctx, sqlClaim, worker, namespaces, endpoints, names, most, bytes, lease, attempts, keep, since, sinceReplays, reserved)
+	rows, err := s.pool.Query(ctx, sqlClaim, worker, namespaces, endpoints, names, most, bytes, lease, attempts, keep, since, sinceReplays, reserved, withEvents)
 	if err != nil {
-		return nil, classify("claiming deliveries", err)
+		return nil, err
 	}
 	defer rows.Close()
 	var claims []*Claim
 	for rows.Next() {
 		c, err := scanClaim(rows, destinations)
 		if err != nil {
-			return nil, classify("reading claims", err)
+			return nil, err
 		}
 		claims = append(claims, c)
 	}
-	if err := rows.Err(); err != nil {
-		return nil, classify("claiming deliveries", err)
+	return claims, rows.Err()
+}
+
+// readEvents reads the events of claims one by one.
+func (s *Store) readEvents(ctx context.Context, claims []*Claim) error {
+	for _, c := range claims {
+		e := &c.Event
+		var age float64
+		err := s.pool.QueryRow(ctx, sqlReadEvent, [16]byte(e.ID)).
+			Scan(&e.ReceivedAt, &e.Type, &e.ContentType, &e.TraceParent, &e.Body, &age)
+		switch {
+		case err == nil:
+			c.PayloadMissing = false
+			c.Age = time.Duration(age * float64(time.Second))
+		case isDamage(err):
+			c.Damage = err
+		case !errors.Is(err, pgx.ErrNoRows):
+			return err
+		}
 	}
-	return claims, nil
+	return nil
 }
 
 func scanClaim(row pgx.Row, destinations []event.DestinationRef) (*Claim, error) {

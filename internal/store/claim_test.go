@@ -12,6 +12,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/ackrail/ackrail/internal/event"
+	"github.com/ackrail/ackrail/internal/testenv"
 )
 
 // due sets when deliveries are due, seconds from now, in the order of ids.
@@ -335,6 +336,45 @@ func TestPayloadMissing(t *testing.T) {
 	dead := outcome(claims[1], event.VerdictDead)
 	dead.Reason = event.ReasonPayloadMissing
 	same(t, "dead", []bool{true}, complete(t, s, dead))
+}
+
+// A page that the server cannot read costs the events on it, and no others.
+func TestDamagedEvent(t *testing.T) {
+	server := testenv.Server(t, map[string]string{"fsync": "off", "autovacuum": "off"})
+	if err := Migrate(t.Context(), server.URL(), t.Logf); err != nil {
+		t.Fatal(err)
+	}
+	s := openStore(t, server.URL())
+	const events = 100 // on several pages
+	enqueueNew(t, s, events, "a")
+	restore := testenv.Damage(t, server, "event_default", 0)
+	s.pool.Reset()
+	damaged := 0
+	for range 2 {
+		for _, c := range claim(t, s, want("a", most(events/2))) {
+			if c.PayloadMissing != (c.Damage != nil) || c.PayloadMissing == (len(c.Event.Body) > 0) || c.PayloadMissing == (c.Age > 0) {
+				t.Errorf("payload missing %t, damage %v, body %q, age %s", c.PayloadMissing, c.Damage, c.Event.Body, c.Age)
+			}
+			if c.Damage != nil {
+				damaged++
+				continue
+			}
+			same(t, "done", []bool{true}, complete(t, s, outcome(c, event.VerdictDone)))
+		}
+	}
+	if damaged == 0 || damaged > events/2 {
+		t.Errorf("%d of %d events are damaged", damaged, events)
+	}
+	restore()
+	s.pool.Reset()
+	execute(t, s, "UPDATE delivery SET next_at = now()")
+	for _, c := range claim(t, s, want("a", most(events))) {
+		if c.PayloadMissing {
+			t.Error("an event is missing on the restored page")
+		}
+		damaged--
+	}
+	same(t, "not claimed again", 0, damaged)
 }
 
 // Claims while deliveries change hands: nothing is lost, nothing is shared.

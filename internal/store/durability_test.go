@@ -31,9 +31,9 @@ func TestSynchronousCommitIsRaised(t *testing.T) {
 		}()}).args()},
 		"claim": {sqlClaim, []any{
 			"worker", []string{endpoint.Namespace}, []string{endpoint.Name}, []string{"a"},
-			[]int32{1}, []int64{1}, []int64{1}, []int32{1}, []int32{1}, []time.Time{{}}, []time.Time{{}}, []int32{0},
+			[]int32{1}, []int64{1}, []int64{1}, []int32{1}, []int32{1}, []time.Time{{}}, []time.Time{{}}, []int32{0}, true,
 		}},
-		"claim of nothing": {sqlClaim, []any{"worker", none, none, none, []int32{}, []int64{}, []int64{}, []int32{}, []int32{}, []time.Time{}, []time.Time{}, []int32{}}},
+		"claim of nothing": {sqlClaim, []any{"worker", none, none, none, []int32{}, []int64{}, []int64{}, []int32{}, []int32{}, []time.Time{}, []time.Time{}, []int32{}, true}},
 		"complete": {sqlComplete, []any{
 			[]uuid.UUID{sub.Event.ID}, []int32{1}, []int32{1}, []int32{1}, []int32{1}, []string{"done"}, []int64{0}, []string{""}, []*int32{nil},
 			[]int32{0}, []string{""}, []string{""}, []string{""}, []int32{0}, []int32{0},

@@ -146,7 +146,7 @@ func calls(events []string, replay uuid.UUID) map[string]struct {
 	}{
 		"claim": {call{sqlClaim, []any{
 			"worker", namespaces, endpoints, []string{"a", "b"}, []int32{200, 200}, []int64{1 << 20, 1 << 20}, []int64{1000, 1000},
-			[]int32{9, 9}, []int32{9, 9}, make([]time.Time, 2), make([]time.Time, 2), []int32{0, 0},
+			[]int32{9, 9}, []int32{9, 9}, make([]time.Time, 2), make([]time.Time, 2), []int32{0, 0}, true,
 		}}, "delivery_lane"},
 		"complete": {call{sqlComplete, []any{
 			events, ones, ones, ones, ones, texts("failed"), zeros, texts(""), make([]*int32, n), ones, texts(""), texts(""), texts(""), ones, ones,

@@ -19,6 +19,7 @@ var (
 	sqlEnqueue           = statement("enqueue")
 	sqlLookupKeys        = statement("lookup_keys")
 	sqlClaim             = statement("claim")
+	sqlReadEvent         = statement("read_event")
 	sqlComplete          = statement("complete")
 	sqlRenew             = statement("renew")
 	sqlNotify            = statement("notify")

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync/atomic"
 
 	"github.com/jackc/pgx/v5"
@@ -92,6 +93,14 @@ func isDataError(err error) bool {
 	}
 	class := pg.Code[:2]
 	return class == "22" || class == "23" || class == "54"
+}
+
+// isDamage reports whether the server could not read what it has stored:
+// SQLSTATE class XX (internal error: data or index corrupted), io_error and
+// undefined_file.
+func isDamage(err error) bool {
+	var pg *pgconn.PgError
+	return errors.As(err, &pg) && (strings.HasPrefix(pg.Code, "XX") || pg.Code == "58030" || pg.Code == "58P01")
 }
 
 // isContention reports whether the server gave a transaction up to resolve a

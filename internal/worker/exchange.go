@@ -2,6 +2,7 @@ package worker
 
 import (
 	"context"
+	"fmt"
 	"math/rand/v2"
 	"time"
 
@@ -39,6 +40,10 @@ func (w *Worker) exchange(ctx context.Context, h *held) store.Outcome {
 	case h.claim.Exhausted:
 		return dead(h, event.ReasonOutcomeUnknown, deliver.Outcome{
 			Error: "the last allowed attempt was made by a worker that vanished before it could say how it ended",
+		})
+	case h.claim.Damage != nil:
+		return dead(h, event.ReasonPayloadMissing, deliver.Outcome{
+			Error: fmt.Sprintf("the database cannot read the event: %.400v", h.claim.Damage),
 		})
 	case h.claim.PayloadMissing:
 		return dead(h, event.ReasonPayloadMissing, deliver.Outcome{Error: "the event is no longer in the database"})

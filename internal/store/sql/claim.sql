@@ -5,6 +5,7 @@
 --          in milliseconds, most attempts, seconds to keep the ledger, the
 --          earliest next_at to look from, the same for runs of replays, and
 --          how many of the most rows are not for these
+-- $13      whether to read the events: one that is damaged fails the statement
 -- Runs of replays come after what is due without one, however long that has
 -- waited: both are found in the index delivery_lane.
 -- Returns, beside the delivery and its event (a NULL time: it is gone), the
@@ -79,8 +80,8 @@ SELECT c.n, c.event_id, c.destination_id, c.run, c.attempt, c.attempts, c.exhaus
        (SELECT max(next_at) FROM fits WHERE fits.destination_id = c.destination_id AND fits.replayed = (c.replay_id IS NOT NULL))
 FROM claimed c
 LEFT JOIN LATERAL (
-    SELECT * FROM event e WHERE e.expires_at = c.event_expires_at AND e.id = c.event_id LIMIT 1
+    SELECT * FROM event e WHERE $13 AND e.expires_at = c.event_expires_at AND e.id = c.event_id LIMIT 1
 ) AS e ON true
 LEFT JOIN LATERAL (
-    SELECT * FROM held_event h WHERE e.id IS NULL AND h.id = c.event_id LIMIT 1
+    SELECT * FROM held_event h WHERE $13 AND e.id IS NULL AND h.id = c.event_id LIMIT 1
 ) AS h ON true
