@@ -173,6 +173,14 @@ func TestPingNamesTheRemedy(t *testing.T) {
 			if !errors.Is(err, ErrUnavailable) || !strings.Contains(err.Error(), `run "ackrail migrate"`) {
 				t.Errorf("got %v", err)
 			}
+			if tc.migrate {
+				return
+			}
+			// Nor is it guesswork for who claims.
+			_, err = s.Claim(t.Context(), "worker", []Want{want("a")})
+			if !NotMigrated(err) || !errors.Is(err, ErrUnavailable) || !strings.Contains(err.Error(), `run "ackrail migrate"`) {
+				t.Errorf("claiming: %v", err)
+			}
 		})
 	}
 }

@@ -77,8 +77,11 @@ func classify(doing string, err error) error {
 	if err == nil {
 		return nil
 	}
-	if isDataError(err) {
+	switch {
+	case isDataError(err):
 		return fmt.Errorf("%s: %w", doing, err)
+	case lacksObject(err):
+		return fmt.Errorf("%s: %w: the schema is missing or too old, run \"ackrail migrate\": %w", doing, ErrUnavailable, err)
 	}
 	return fmt.Errorf("%s: %w: %w", doing, ErrUnavailable, err)
 }
@@ -122,9 +125,15 @@ func (e schemaError) Error() string { return string(e) }
 func NotMigrated(err error) bool {
 	var schema schemaError
 	var pg *pgconn.PgError
-	return errors.As(err, &schema) ||
-		// undefined_table, undefined_function, invalid_schema_name
-		errors.As(err, &pg) && slices.Contains([]string{"42P01", "42883", "3F000"}, pg.Code)
+	return errors.As(err, &schema) || lacksObject(err) ||
+		errors.As(err, &pg) && pg.Code == "3F000" // invalid_schema_name
+}
+
+// lacksObject reports whether a statement failed since there is not what it
+// names: SQLSTATE undefined_table, undefined_column, undefined_function.
+func lacksObject(err error) bool {
+	var pg *pgconn.PgError
+	return errors.As(err, &pg) && slices.Contains([]string{"42P01", "42703", "42883"}, pg.Code)
 }
 
 // Ping reports whether the database answers and has a schema that this
