@@ -1,10 +1,15 @@
 package store
 
 import (
+	"context"
+	"errors"
+	"fmt"
 	"testing"
 	"time"
 
 	"github.com/google/uuid"
+
+	"github.com/ackrail/ackrail/internal/testenv"
 )
 
 // What is promised or sent next must survive the server (I1), whatever the
@@ -87,4 +92,60 @@ func TestCommitsAreFlushed(t *testing.T) {
 		flushed("claim", func() { c = claim(t, s, want("a", most(1)))[0] })
 		flushed("complete", func() { finish(t, s, "done", c) })
 	}
+}
+
+// Where standbys count, an answer says that one has the event: also a repeated
+// one, and also if somebody cancels the wait.
+func TestAnswersWaitForTheStandby(t *testing.T) {
+	settings := map[string]string{"fsync": "off"}
+	primary := testenv.Primary(t, settings)
+	if err := Migrate(t.Context(), primary.URL(), t.Logf); err != nil {
+		t.Fatal(err)
+	}
+	standby := testenv.Standby(t, primary, settings)
+	s, admin := openStore(t, primary.URL()), openStore(t, primary.URL())
+	enqueueNew(t, s, 1, "a") // the names
+	testenv.Configure(t, primary, "synchronous_standby_names", "standby")
+	if err := standby.Kill(); err != nil {
+		t.Fatal(err)
+	}
+
+	sub := submission(t, "k")
+	for _, what := range []string{"the event", "the event again", "the event a third time"} {
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		answered := make(chan result, 1)
+		go func() {
+			r := result{}
+			p, err := prepare(&sub, &r)
+			if err != nil {
+				t.Error(err)
+			}
+			s.enqueue(ctx, []prepared{p})
+			answered <- r
+		}()
+		testenv.Eventually(t, patience, func() error {
+			if n := value[int](t, admin, "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'SyncRep'"); n != 1 {
+				return fmt.Errorf("%d sessions wait for the standby", n)
+			}
+			select {
+			case r := <-answered:
+				t.Fatalf("%s was answered with %v without the standby", what, r)
+			default:
+			}
+			return nil
+		})
+		execute(t, admin, "SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE wait_event = 'SyncRep'")
+		if r := <-answered; !errors.Is(r.err, ErrUnavailable) || !errors.Is(r.err, errUnreplicated) {
+			t.Errorf("%s, with the wait cancelled: %v", what, r)
+		}
+		cancel()
+	}
+
+	if err := standby.Restart(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if r := enqueue(t, s, sub)[0]; !r.Duplicate {
+		t.Error("the event is new")
+	}
+	same(t, "events", 1, value[int](t, openStore(t, standby.URL()), "SELECT count(*) FROM event WHERE idempotency_key = 'k'"))
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5/pgtype"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/ackrail/ackrail/internal/event"
 )
@@ -111,7 +112,9 @@ func (s *Store) commit(ctx context.Context, batch []prepared) error {
 		c := columnsOf(batch)
 		var resolved bool
 		var fresh [][16]byte // pgx has a quick way for these
-		err := s.pool.QueryRow(ctx, sqlEnqueue, append([]any{s.mayName()}, c.args()...)...).Scan(&resolved, &fresh)
+		err := s.promising(ctx, func(conn *pgxpool.Conn) error {
+			return conn.QueryRow(ctx, sqlEnqueue, append([]any{s.mayName()}, c.args()...)...).Scan(&resolved, &fresh)
+		})
 		if isContention(err) {
 			continue
 		}
@@ -165,24 +168,27 @@ func (s *Store) lookUp(ctx context.Context, taken []prepared) ([]prepared, error
 		endpoints = append(endpoints, p.Event.Endpoint.Name)
 		digests = append(digests, p.keyDigest)
 	}
-	rows, err := s.pool.Query(ctx, sqlLookupKeys, namespaces, endpoints, digests)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
 	found := make([]bool, len(taken))
-	for rows.Next() {
-		var n int
-		var id uuid.UUID
-		var digest int64
-		if err := rows.Scan(&n, &id, &digest); err != nil {
-			return nil, err
+	err := s.promising(ctx, func(conn *pgxpool.Conn) error {
+		rows, err := conn.Query(ctx, sqlLookupKeys, namespaces, endpoints, digests)
+		if err != nil {
+			return err
 		}
-		p := taken[n-1]
-		found[n-1] = true
-		p.result.receipt = Receipt{EventID: id, Duplicate: true, Conflict: digest != p.bodyDigest}
-	}
-	if err := rows.Err(); err != nil {
+		defer rows.Close()
+		for rows.Next() {
+			var n int
+			var id uuid.UUID
+			var digest int64
+			if err := rows.Scan(&n, &id, &digest); err != nil {
+				return err
+			}
+			p := taken[n-1]
+			found[n-1] = true
+			p.result.receipt = Receipt{EventID: id, Duplicate: true, Conflict: digest != p.bodyDigest}
+		}
+		return rows.Err()
+	})
+	if err != nil {
 		return nil, err
 	}
 	var left []prepared

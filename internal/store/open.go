@@ -133,6 +133,7 @@ const readOnlyTransaction = "25006"
 func open(config *pgxpool.Config, refresh func(*pgx.ConnConfig)) (*Store, error) {
 	s := &Store{refresh: refresh}
 	config.AfterConnect = s.detectPooler
+	config.ConnConfig.OnNotice = noteUnreplicated
 	if refresh != nil {
 		config.BeforeConnect = func(_ context.Context, c *pgx.ConnConfig) error {
 			refresh(c)

@@ -63,6 +63,40 @@ func (s *Store) together(ctx context.Context, b *pgx.Batch) error {
 	return s.pool.SendBatch(ctx, b).Close()
 }
 
+// unreplicated is under what a connection remembers that a commit on it was
+// not waited for.
+const unreplicated = "ackrail unreplicated"
+
+// noteUnreplicated notices the warning of a commit that is durable here and
+// did not reach the synchronous standby, since somebody cancelled the wait. The
+// server says so beside a success; the name of its function is in no language.
+func noteUnreplicated(conn *pgconn.PgConn, notice *pgconn.Notice) {
+	if notice.Routine == "SyncRepWaitForLSN" {
+		conn.CustomData()[unreplicated] = true
+	}
+}
+
+// errUnreplicated says that a commit promises less than it should.
+var errUnreplicated = errors.New("the wait for the synchronous standby was cancelled")
+
+// promising runs a statement whose commit is promised to others.
+func (s *Store) promising(ctx context.Context, run func(*pgxpool.Conn) error) error {
+	conn, err := s.pool.Acquire(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Release()
+	if err := run(conn); err != nil {
+		return err
+	}
+	data := conn.Conn().PgConn().CustomData()
+	if data[unreplicated] == nil {
+		return nil
+	}
+	delete(data, unreplicated)
+	return errUnreplicated
+}
+
 // Close releases the connections. It waits for those in use.
 func (s *Store) Close() { s.pool.Close() }
 

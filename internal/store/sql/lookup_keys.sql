@@ -1,5 +1,22 @@
 -- The first events of idempotency keys that are taken.
-SELECT w.n, d.event_id, d.body_digest
-FROM unnest($1::text[], $2::text[], $3::bytea[]) WITH ORDINALITY AS w(namespace, name, key_digest, n)
-JOIN endpoint e ON e.namespace = w.namespace AND e.name = w.name
-JOIN dedup d ON d.endpoint_id = e.id AND d.key_digest = w.key_digest
+-- $1…$3  keys: namespace and name of the endpoint, digest
+-- An answer about them promises what that about the first event did. A commit
+-- that waited for a standby when its server or its session ended is there
+-- without having reached one. Where standbys count, the rows are locked, which
+-- is a write: its own commit waits until the standby has this and all before.
+WITH durable AS MATERIALIZED (
+    SELECT CASE WHEN current_setting('synchronous_commit') IN ('off', 'local')
+                THEN set_config('synchronous_commit', 'on', true) END
+), taken AS MATERIALIZED (
+    SELECT w.n, e.id AS endpoint_id, w.key_digest
+    FROM durable, unnest($1::text[], $2::text[], $3::bytea[]) WITH ORDINALITY AS w(namespace, name, key_digest, n)
+    JOIN endpoint e ON e.namespace = w.namespace AND e.name = w.name
+), replicated AS MATERIALIZED (
+    SELECT 1
+    FROM taken t JOIN dedup d ON d.endpoint_id = t.endpoint_id AND d.key_digest = t.key_digest
+    WHERE current_setting('synchronous_standby_names') <> ''
+    FOR KEY SHARE OF d
+)
+SELECT t.n, d.event_id, d.body_digest
+FROM taken t JOIN dedup d ON d.endpoint_id = t.endpoint_id AND d.key_digest = t.key_digest
+WHERE (SELECT count(*) FROM replicated) >= 0
