@@ -1,6 +1,9 @@
 package testenv_test
 
 import (
+	"fmt"
+	"io"
+	"os/exec"
 	"testing"
 	"time"
 
@@ -34,4 +37,42 @@ func TestFakeClock(t *testing.T) {
 	}
 	conn = connect(t, s.URL())
 	near(time.Hour)
+}
+
+func TestBuildSkewed(t *testing.T) {
+	clock := testenv.BuildSkewed(t, "./testdata/now").Clock()
+	cmd := clock.Command(exec.Command("now"))
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	for _, ahead := range []time.Duration{0, time.Hour, -time.Hour, 0} {
+		clock.Set(ahead)
+		if _, err := io.WriteString(in, "now\n"); err != nil {
+			t.Fatal(err)
+		}
+		var seconds, took int64
+		if _, err := fmt.Fscan(out, &seconds, &took); err != nil {
+			t.Fatal(err)
+		}
+		if off := time.Until(time.Unix(seconds, 0)) - ahead; off.Abs() > patience {
+			t.Errorf("the process' clock is off by %s, want %s", off+ahead, ahead)
+		}
+		if time.Duration(took) > patience {
+			t.Errorf("a millisecond took %s", time.Duration(took))
+		}
+	}
+	if err := in.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Wait(); err != nil {
+		t.Error(err)
+	}
 }
