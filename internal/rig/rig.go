@@ -1,14 +1,18 @@
 package rig
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -46,20 +50,27 @@ func New(t testing.TB, url string, secrets map[string]string, endpoints ...pipel
 	if err := store.Migrate(context.Background(), url, t.Logf); err != nil {
 		t.Fatal(err)
 	}
-	config, err := json.Marshal(r.Config)
-	if err != nil {
-		t.Fatal(err)
-	}
 	r.File = filepath.Join(r.Dir, "pipeline.json")
-	if err := os.WriteFile(r.File, config, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	r.Write()
 	for name, secret := range secrets {
 		if err := os.WriteFile(filepath.Join(r.Dir, name), []byte(secret), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
 	return r
+}
+
+// Write writes what Config says into File, for the processes that begin from
+// now on.
+func (r *Rig) Write() {
+	r.T.Helper()
+	config, err := json.Marshal(r.Config)
+	if err != nil {
+		r.T.Fatal(err)
+	}
+	if err := os.WriteFile(r.File, config, 0o600); err != nil {
+		r.T.Fatal(err)
+	}
 }
 
 // Pod is an ingress or worker process with the addresses that it answers on.
@@ -96,9 +107,27 @@ func (r *Rig) Worker(url string) *Pod {
 // ready. An empty URL leaves the database to the arguments.
 func (r *Rig) Pod(url, role string, args ...string) *Pod {
 	r.T.Helper()
-	ops := fmt.Sprintf("127.0.0.1:%d", FreePort(r.T))
+	return r.PodAt(Place{}, url, role, args...)
+}
+
+// Place is where a process runs. The zero value is here.
+type Place struct {
+	// Host is the address that its operations server listens on, 127.0.0.1
+	// if empty.
+	Host string
+	// Command puts a command there.
+	Command func(*exec.Cmd) *exec.Cmd
+}
+
+// PodAt is Pod for another place.
+func (r *Rig) PodAt(place Place, url, role string, args ...string) *Pod {
+	r.T.Helper()
+	ops := net.JoinHostPort(cmp.Or(place.Host, "127.0.0.1"), strconv.Itoa(FreePort(r.T)))
 	cmd := Command(r.T, append([]string{role, "--config", r.File, "--secrets-dir", r.Dir, "--ops-listen", ops, "--log-level", "warn"}, args...)...)
 	cmd.Env = append(cmd.Env, databaseEnv+"="+url)
+	if place.Command != nil {
+		cmd = place.Command(cmd)
+	}
 	p := &Pod{Process: StartCmd(r.T, cmd), Role: role, OpsURL: "http://" + ops}
 	testenv.Eventually(r.T, patience, func() error {
 		if !p.Running() {
