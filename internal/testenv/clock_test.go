@@ -16,7 +16,7 @@ func TestFakeClock(t *testing.T) {
 	conn := connect(t, s.URL())
 	near := func(want time.Duration) {
 		t.Helper()
-		ahead := query[time.Time](t, conn, "SELECT now()").Sub(time.Now())
+		ahead := time.Until(query[time.Time](t, conn, "SELECT now()"))
 		if off := ahead - want; off.Abs() > patience {
 			t.Errorf("the server's clock is ahead by %s, want %s", ahead, want)
 		}

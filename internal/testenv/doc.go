@@ -1,5 +1,6 @@
 // Package testenv gives tests the real things that the product meets: a PostgreSQL server, PgBouncer, a network that
-// fails on demand, an HTTP destination that remembers. Whatever it starts ends with the test, or with the test process,
+// fails on demand, an HTTP destination that remembers; standbys, disks that fill up, clocks that jump, limits. Whatever
+// it starts ends with the test, or with the test process,
 // even if that is killed.
 //
 // Only _test.go files may import it. It must not know what is tested: no schema of the store, no configuration of the

@@ -55,7 +55,7 @@ func Standby(t testing.TB, primary *postgres.Server, settings map[string]string)
 	// The password is the primary's: it is among the data.
 	password, err := os.ReadFile(filepath.Join(filepath.Dir(from.data), "password"))
 	if err == nil {
-		err = os.WriteFile(filepath.Join(dir, "password"), password, 0o600)
+		err = os.WriteFile(filepath.Join(dir, "password"), password, 0o600) //nolint:gosec // a folder of our own
 	}
 	if err != nil {
 		t.Fatalf("testenv: %v", err)
