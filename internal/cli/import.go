@@ -42,10 +42,10 @@ func newEventsImport() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "import FILE",
 		Short: "Put exported dead letters into this database",
-		Long: `Read what ackrail events export has written, from a file or, with -, from
-standard input, and make dead letters of it in this database: the same events,
-byte for byte, with the reason and the time of their death. Nothing is delivered
-by that; a replay does.
+		Long: `Read what ackrail events export has written, from a file or, with -,
+from standard input, and make dead letters of it in this database: the same
+events, byte for byte, with the reason and the time of their death. Nothing is
+delivered by that; a replay does.
 
 All lines are checked before anything is written; then they are written in
 transactions of at most 200. What has left any trace here stays as it is, so an
@@ -54,7 +54,7 @@ An event whose idempotency key another event here holds is left out: the sender
 has sent it here too.`,
 		Example: `  ackrail events import dead.ndjson --dry-run
   ackrail events import dead.ndjson
-  ackrail events export -A --database-url OLD | ackrail events import - --endpoint staging/github`,
+  ackrail events import dead.ndjson --endpoint staging/github`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 {
 				return fmt.Errorf("want one FILE, or - for standard input, have %d", len(args))
