@@ -2,6 +2,7 @@ package store
 
 import (
 	"encoding/json"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -21,7 +22,21 @@ type node struct {
 	Index    string  `json:"Index Name"`
 	Hit      float64 `json:"Shared Hit Blocks"`
 	Read     float64 `json:"Shared Read Blocks"`
+	Rows     float64 `json:"Actual Rows"`
+	Loops    float64 `json:"Actual Loops"`
+	Filtered float64 `json:"Rows Removed by Filter"`
+	Unjoined float64 `json:"Rows Removed by Join Filter"`
 	Plans    []node  `json:"Plans"`
+}
+
+// busiest returns the step that looks at most rows, and how many.
+func (n *node) busiest() (step string, rows float64) {
+	n.walk(func(n *node) {
+		if looked := (n.Rows + n.Filtered + n.Unjoined) * n.Loops; looked > rows {
+			step, rows = n.Type, looked
+		}
+	})
+	return step, rows
 }
 
 func (n *node) walk(visit func(*node)) {
@@ -69,21 +84,44 @@ const explain = "EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) "
 // plan carries a call out and returns its plan.
 func (c call) plan(t *testing.T, s *Store) *node {
 	t.Helper()
-	return planOf(t, s, explain+c.sql, c.args)
+	var plan *node
+	in(t, s, func(tx pgx.Tx) { plan = planOf(t, tx, explain+c.sql, c.args...) })
+	return plan
 }
 
-func planOf(t *testing.T, s *Store, sql string, args []any) *node {
+// genericPlan carries a call out as a prepared statement that the planner may
+// not look into the arguments of, and returns its plan.
+func (c call) genericPlan(t *testing.T, s *Store) *node {
 	t.Helper()
-	var plans []struct{ Plan node }
+	var plan *node
 	in(t, s, func(tx pgx.Tx) {
-		var text []byte
-		if err := tx.QueryRow(t.Context(), sql, args...).Scan(&text); err != nil {
-			t.Fatal(err)
+		for _, sql := range []string{"SET LOCAL plan_cache_mode = force_generic_plan", "PREPARE hot AS " + c.sql} {
+			if _, err := tx.Exec(t.Context(), sql, pgx.QueryExecModeSimpleProtocol); err != nil {
+				t.Fatal(err)
+			}
 		}
-		if err := json.Unmarshal(text, &plans); err != nil {
+		parameters := make([]string, len(c.args))
+		for i := range parameters {
+			parameters[i] = fmt.Sprintf("$%d", i+1)
+		}
+		plan = planOf(t, tx, explain+"EXECUTE hot("+strings.Join(parameters, ", ")+")", append([]any{pgx.QueryExecModeSimpleProtocol}, c.args...)...)
+		if _, err := tx.Exec(t.Context(), "DEALLOCATE hot"); err != nil {
 			t.Fatal(err)
 		}
 	})
+	return plan
+}
+
+func planOf(t *testing.T, tx pgx.Tx, sql string, args ...any) *node {
+	t.Helper()
+	var text []byte
+	if err := tx.QueryRow(t.Context(), sql, args...).Scan(&text); err != nil {
+		t.Fatal(err)
+	}
+	var plans []struct{ Plan node }
+	if err := json.Unmarshal(text, &plans); err != nil {
+		t.Fatal(err)
+	}
 	return &plans[0].Plan
 }
 
@@ -121,16 +159,22 @@ var drifts = map[string]func(*testing.T, *Store){
 	},
 }
 
-// fill owes n events to "a" and as many to "b", claimed long ago.
+// fill owes n events to "a" and as many to "b", claimed long ago, with their
+// intents in the ledger.
 func fill(t *testing.T, s *Store, n int) {
 	t.Helper()
-	execute(t, s, `INSERT INTO delivery (event_id, destination_id, run, attempt, size, next_at, event_expires_at, state)
-		SELECT gen_random_uuid(), d.id, 1, 1, 100, now() - n * interval '1 millisecond', now() + interval '1 hour', 'claimed'
-		FROM generate_series(1, $1) AS n, destination d`, n)
+	execute(t, s, `WITH owed AS (
+			INSERT INTO delivery (event_id, destination_id, run, attempt, size, next_at, event_expires_at, state)
+			SELECT gen_random_uuid(), d.id, 1, 1, 100, now() - n * interval '1 millisecond', now() + interval '1 hour', 'claimed'
+			FROM generate_series(1, $1) AS n, destination d
+			RETURNING *
+		)
+		INSERT INTO attempt (event_id, destination_id, run, attempt, started_at, expires_at, worker)
+		SELECT event_id, destination_id, run, attempt, now(), event_expires_at, 'worker' FROM owed`, n)
 }
 
-// calls are what a worker does again and again, for some events of "a", and
-// by which index of delivery it may do so.
+// calls are what a worker does again and again, for some events that were
+// claimed for destination 1, and by which index of delivery it may do so.
 func calls(events []string, replay uuid.UUID) map[string]struct {
 	call
 	index string
@@ -139,6 +183,11 @@ func calls(events []string, replay uuid.UUID) map[string]struct {
 	ones := slices.Repeat([]int32{1}, n)
 	zeros := make([]int64, n)
 	texts := func(text string) []string { return slices.Repeat([]string{text}, n) }
+	complete := func(verdict string) call {
+		return call{sqlComplete, []any{
+			events, ones, ones, ones, ones, texts(verdict), zeros, texts("reason"), make([]*int32, n), ones, texts(""), texts(""), texts(""), ones, ones,
+		}}
+	}
 	namespaces, endpoints := []string{endpoint.Namespace, endpoint.Namespace}, []string{endpoint.Name, endpoint.Name}
 	return map[string]struct {
 		call
@@ -148,14 +197,14 @@ func calls(events []string, replay uuid.UUID) map[string]struct {
 			"worker", namespaces, endpoints, []string{"a", "b"}, []int32{200, 200}, []int64{1 << 20, 1 << 20}, []int64{1000, 1000},
 			[]int32{9, 9}, []int32{9, 9}, make([]time.Time, 2), make([]time.Time, 2), []int32{0, 0}, true,
 		}}, "delivery_lane"},
-		"complete": {call{sqlComplete, []any{
-			events, ones, ones, ones, ones, texts("failed"), zeros, texts(""), make([]*int32, n), ones, texts(""), texts(""), texts(""), ones, ones,
-		}}, "delivery_pkey"},
-		"renew":         {call{sqlRenew, []any{events, ones, ones, ones, zeros}}, "delivery_pkey"},
-		"counts":        {call{sqlCounts, []any{namespaces, endpoints, []string{"a", "b"}}}, "delivery_due"},
-		"run_replay":    {call{sqlRunReplay, []any{replay, 10, []string{"handler"}}}, "delivery_pkey"},
-		"replay_status": {call{sqlReplayStatus, []any{replay}}, "delivery_replay"},
-		"finish_replay": {call{sqlFinishReplay, []any{replay}}, "delivery_replay"},
+		"complete failed": {complete("failed"), "delivery_pkey"},
+		"complete dead":   {complete("dead"), "delivery_pkey"},
+		"complete done":   {complete("done"), "delivery_pkey"},
+		"renew":           {call{sqlRenew, []any{events, ones, ones, ones, zeros}}, "delivery_pkey"},
+		"counts":          {call{sqlCounts, []any{namespaces, endpoints, []string{"a", "b"}}}, "delivery_due"},
+		"run_replay":      {call{sqlRunReplay, []any{replay, 10, []string{"handler"}}}, "delivery_pkey"},
+		"replay_status":   {call{sqlReplayStatus, []any{replay}}, "delivery_replay"},
+		"finish_replay":   {call{sqlFinishReplay, []any{replay}}, "delivery_replay"},
 	}
 }
 
@@ -171,9 +220,12 @@ func TestPlansOnABacklog(t *testing.T) {
 			replay := plan(t, s, newReplay(t, replay.Selector{States: selectDead, Events: newDead(t, s, 1)}))
 			drift(t, s)
 			events := column[string](t, s, `SELECT event_id::text FROM delivery
-				WHERE state = 'claimed' AND destination_id = (SELECT id FROM destination WHERE name = 'a') ORDER BY 1 LIMIT $1`, batch)
+				WHERE state = 'claimed' AND destination_id = 1 ORDER BY 1 LIMIT $1`, batch)
 			for what, c := range calls(events, replay.ID) {
-				checkPlan(t, what, c.index, c.plan(t, s), batch)
+				custom := c.plan(t, s)
+				checkPlan(t, what, c.index, custom, batch)
+				checkWork(t, what, custom, batch)
+				checkPlan(t, what+" with a generic plan", c.index, c.genericPlan(t, s), batch)
 			}
 		})
 	}
@@ -236,8 +288,21 @@ func checkPlan(t *testing.T, what, index string, plan *node, batch int) {
 		t.Errorf("%s reaches what it locked by a %v", what, types)
 	}
 	same(t, what+": indexes", strings.Fields(index), indexes)
+	// A plan of nothing says nothing.
+	if slices.Contains([]string{"claim", "complete", "renew"}, strings.Fields(what)[0]) && plan.Rows < float64(batch) {
+		t.Errorf("%s takes effect on %v of %d deliveries", what, plan.Rows, batch)
+	}
 	if pages := plan.Hit + plan.Read; pages > 50*float64(batch) {
 		t.Errorf("%s reads %v pages for %d deliveries", what, pages, batch)
+	}
+}
+
+// checkWork fails where a plan compares each row of a batch with each other
+// one, or with a table's: hundreds of times as many as the batch has.
+func checkWork(t *testing.T, what string, plan *node, batch int) {
+	t.Helper()
+	if step, rows := plan.busiest(); rows > 20*float64(batch) {
+		t.Errorf("%s looks at %v rows for %d in a step of type %s", what, rows, batch, step)
 	}
 }
 
@@ -257,5 +322,39 @@ func TestCountsDoNotReadTheBacklog(t *testing.T) {
 	fill(t, s, backlog)
 	if many := cost(); many > few+20 {
 		t.Errorf("counting reads %v pages with a backlog, %v without", many, few)
+	}
+}
+
+// What a claim and a duplicate need of events and keys is found by an index,
+// of tables that nobody has analyzed since they were empty.
+func TestPlansOnManyEvents(t *testing.T) {
+	const batch = 200
+	s := newStore(t)
+	execute(t, s, "ALTER TABLE event_default SET (autovacuum_enabled = false)")
+	execute(t, s, "ALTER TABLE dedup SET (autovacuum_enabled = false)")
+	enqueueNew(t, s, 1, "a", "b")
+	execute(t, s, "VACUUM ANALYZE")
+	fill(t, s, backlog)
+	execute(t, s, `INSERT INTO event SELECT event_id, event_expires_at, now(), 1, 'push', event_id::text, '', '', '{}', '' FROM delivery`)
+	execute(t, s, "INSERT INTO dedup SELECT 1, n::text::bytea, gen_random_uuid(), 0, now() FROM generate_series(1, $1) AS n", backlog)
+	digests := make([][]byte, batch)
+	for i := range digests {
+		digests[i] = fmt.Append(nil, i+1)
+	}
+	texts := func(text string) []string { return slices.Repeat([]string{text}, batch) }
+	for _, tc := range []struct {
+		what, table string
+		call
+	}{
+		{"claim", "event_default", calls(nil, uuid.Nil)["claim"].call},
+		{"look up keys", "dedup", call{sqlLookupKeys, []any{texts(endpoint.Namespace), texts(endpoint.Name), digests}}},
+	} {
+		for kind, plan := range map[string]*node{"custom": tc.plan(t, s), "generic": tc.genericPlan(t, s)} {
+			types, indexes := plan.scans(tc.table)
+			if slices.Contains(types, "Seq Scan") || len(indexes) == 0 {
+				t.Errorf("%s with a %s plan reaches %s by %v with indexes %v", tc.what, kind, tc.table, types, indexes)
+			}
+			checkWork(t, tc.what+" with a "+kind+" plan", plan, batch)
+		}
 	}
 }

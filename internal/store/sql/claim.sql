@@ -53,6 +53,9 @@ WITH durable AS MATERIALIZED (
         FROM (SELECT * FROM live UNION ALL SELECT * FROM replayed) AS due
     ) AS d
     WHERE before = 0 OR before < bytes
+), seen AS MATERIALIZED (
+    -- Once for each lane, not for each delivery.
+    SELECT destination_id, replayed, max(next_at) AS next_at FROM fits GROUP BY 1, 2
 ), claimed AS (
     -- By tuple id: the rows are locked, and no statistics can talk the
     -- planner into reading the table, or (+ 0) an index of it.
@@ -77,7 +80,7 @@ SELECT c.n, c.event_id, c.destination_id, c.run, c.attempt, c.attempts, c.exhaus
        coalesce(e.received_at, h.received_at), coalesce(e.type, h.type, ''), coalesce(e.content_type, h.content_type, ''),
        coalesce(e.trace_parent, h.trace_parent, ''), coalesce(e.body, h.body),
        coalesce(extract(epoch FROM now() - coalesce(e.received_at, h.received_at)), 0)::float8,
-       (SELECT max(next_at) FROM fits WHERE fits.destination_id = c.destination_id AND fits.replayed = (c.replay_id IS NOT NULL))
+       (SELECT next_at FROM seen WHERE seen.destination_id = c.destination_id AND seen.replayed = (c.replay_id IS NOT NULL))
 FROM claimed c
 LEFT JOIN LATERAL (
     SELECT * FROM event e WHERE $13 AND e.expires_at = c.event_expires_at AND e.id = c.event_id LIMIT 1

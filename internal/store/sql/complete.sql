@@ -60,12 +60,15 @@ WITH durable AS MATERIALIZED (
     INSERT INTO outcome (event_id, destination_id, run, attempt, verdict, status, latency_ms, error_class, error, excerpt, ended_at, expires_at)
     SELECT event_id, destination_id, run, attempt, h.verdict, h.status, h.latency, h.error_class, h.error, h.excerpt,
            now(), now() + h.keep * interval '1 second'
-    FROM held h JOIN taken USING (event_id, destination_id, run, attempt)
-    WHERE h.verdict IN ('failed', 'released')
-       -- An exhausted claim was no attempt, and has no outcome.
-       OR h.verdict = 'dead' AND EXISTS (
-           SELECT 1 FROM attempt a
-           WHERE a.event_id = h.event_id AND a.destination_id = h.destination_id AND a.run = h.run AND a.attempt = h.attempt
-       )
+    FROM held h
+    -- A hashed subplan: as a join, which IS TRUE prevents, it would compare
+    -- every row with every other one.
+    WHERE ((event_id, destination_id, run, attempt) IN (SELECT event_id, destination_id, run, attempt FROM taken)) IS TRUE
+      AND (h.verdict IN ('failed', 'released')
+           -- An exhausted claim was no attempt, and has no outcome.
+           OR h.verdict = 'dead' AND EXISTS (
+               SELECT 1 FROM attempt a
+               WHERE a.event_id = h.event_id AND a.destination_id = h.destination_id AND a.run = h.run AND a.attempt = h.attempt
+           ))
 )
 SELECT event_id, destination_id, run, attempt FROM taken

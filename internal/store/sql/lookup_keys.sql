@@ -1,4 +1,6 @@
--- The first events of idempotency keys that are taken.
+-- The first events of idempotency keys that are taken. One by one: what
+-- statistics say of the keys is wrong when it matters, and as a join the
+-- planner may compare each with all of its endpoint's.
 -- $1…$3  keys: namespace and name of the endpoint, digest
 -- An answer about them promises what that about the first event did. A commit
 -- that waited for a standby when its server or its session ended is there
@@ -13,10 +15,13 @@ WITH durable AS MATERIALIZED (
     JOIN endpoint e ON e.namespace = w.namespace AND e.name = w.name
 ), replicated AS MATERIALIZED (
     SELECT 1
-    FROM taken t JOIN dedup d ON d.endpoint_id = t.endpoint_id AND d.key_digest = t.key_digest
+    FROM taken t CROSS JOIN LATERAL (
+        SELECT 1 FROM dedup d WHERE d.endpoint_id = t.endpoint_id AND d.key_digest = t.key_digest LIMIT 1 FOR KEY SHARE
+    ) AS d
     WHERE current_setting('synchronous_standby_names') <> ''
-    FOR KEY SHARE OF d
 )
 SELECT t.n, d.event_id, d.body_digest
-FROM taken t JOIN dedup d ON d.endpoint_id = t.endpoint_id AND d.key_digest = t.key_digest
+FROM taken t CROSS JOIN LATERAL (
+    SELECT * FROM dedup d WHERE d.endpoint_id = t.endpoint_id AND d.key_digest = t.key_digest LIMIT 1
+) AS d
 WHERE (SELECT count(*) FROM replicated) >= 0
