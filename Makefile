@@ -63,7 +63,7 @@ e2e: go ## Run the end-to-end tests on a cluster: KUBECONFIG's, or one of this m
 
 .PHONY: faults
 faults: go ## Break everything, see that it holds, write docs/faults.md; COUNT=3, DURATION=8h.
-	@hack/install-deps postgres ip nft pgrep faketime
+	@hack/install-deps postgres ip nft pgrep faketime curl jq
 	@COUNT='$(COUNT)' DURATION='$(DURATION)' hack/faults
 
 ##@ Cluster

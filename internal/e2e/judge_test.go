@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/hex"
 	"encoding/json"
+	"fmt"
 	"os"
 	"slices"
 	"time"
@@ -121,6 +122,7 @@ var _ = ReportAfterEach(func(report SpecReport) {
 		return
 	}
 	current.Row, current.Failed = report.LeafNodeText, report.Failed()
+	fmt.Printf("\nrow %-8s %5.1f s  %s\n", report.State, report.RunTime.Seconds(), current.Row)
 	text, err := json.Marshal(current)
 	Expect(err).NotTo(HaveOccurred())
 	f, err := os.OpenFile(file, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)

@@ -2,6 +2,7 @@ package faults
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"slices"
 	"strings"
 	"time"
 
@@ -115,7 +117,7 @@ func (t *total) add(r *result) {
 	if r.Failed {
 		t.failed++
 	}
-	t.Row, t.Did, t.PostgreSQL = r.Row, r.Did, r.PostgreSQL
+	t.Row, t.Did, t.PostgreSQL = r.Row, r.Did, cmp.Or(r.PostgreSQL, t.PostgreSQL)
 	t.Requests += r.Requests
 	t.Acknowledged += r.Acknowledged
 	t.Faults += r.Faults
@@ -147,27 +149,31 @@ const documentHead = `<!-- make faults writes this page. -->
 Every row has a PostgreSQL server of its own that syncs to disk, real ingress and worker processes, and senders that
 repeat each webhook until it is acknowledged, with duplicates and forged ones among them. At its end the faults are
 healed, everything is delivered, and one checker compares what the senders were answered, the database, its ledger and
-what the destination received with the invariants of [the architecture](architecture.md). ` + "`make faults`" + ` runs the rows
-and writes this page; the short set among them is part of ` + "`make test`" + `.
+what the destination received with the invariants of [the architecture](architecture.md). The last rows are specs of the
+end-to-end tests, on a cluster with the chart installed, and are judged in the same way. ` + "`make faults`" + ` runs all and
+writes this page; the short set is part of ` + "`make test`" + `, and the rows on the cluster of ` + "`make e2e`" + `.
 
 | row | what was done | requests | acknowledged | kills and other faults | verdict |
 | --- | --- | ---: | ---: | ---: | --- |
 `
 
-// writeDocument writes the report on results: one line a row, and the figures
-// of all together.
+// writeDocument writes the report on results: one line a row, those of other
+// suites last, and the figures of all together.
 func writeDocument(file string, all []*result) error {
-	rows, sum := map[string]*total{}, &total{}
+	rows, sum, order := map[string]*total{}, &total{}, slices.Clone(names)
 	for _, r := range all {
 		if rows[r.Row] == nil {
 			rows[r.Row] = &total{}
+		}
+		if !slices.Contains(order, r.Row) {
+			order = append(order, r.Row)
 		}
 		rows[r.Row].add(r)
 		sum.add(r)
 	}
 	var text strings.Builder
 	text.WriteString(documentHead)
-	for _, name := range names {
+	for _, name := range order {
 		t := rows[name]
 		if t == nil {
 			continue
