@@ -37,10 +37,25 @@ func (l Layout) Down(ctx context.Context, report *progress.Reporter) error {
 		report.Say("No cluster runs")
 		return nil
 	}
-	if err := l.clean(); err != nil {
+	if err := l.cleanAll(ctx); err != nil {
 		return err
 	}
 	report.Say("The cluster is gone")
+	return nil
+}
+
+// cleanAll is clean, again for a while if it fails: what the kernel or another
+// program held a moment ago may be free now.
+func (l Layout) cleanAll(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
+	defer cancel()
+	var last error
+	if err := poll(ctx, func() bool {
+		last = l.clean()
+		return last == nil
+	}); err != nil {
+		return last
+	}
 	return nil
 }
 
