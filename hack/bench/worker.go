@@ -7,7 +7,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/google/uuid"
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/ackrail/ackrail/internal/deliver"
@@ -17,31 +16,44 @@ import (
 	"github.com/ackrail/ackrail/internal/worker"
 )
 
-// measureWorker fills a queue and measures how fast a worker claims, carries
-// out (nothing) and completes what is in it, ledger and fencing included.
-func measureWorker(ctx context.Context, o *options, url string) error {
-	s, err := store.Open(url, store.Options{MaxConns: 8, Name: "ackrail bench"})
+// measureBurnDown compares how fast a worker claims, carries out (nothing) and
+// completes what is in a queue, ledger and fencing included, with River.
+func measureBurnDown(ctx context.Context, e *env) ([]figure, error) {
+	n := 50_000
+	if e.short {
+		n = 10_000
+	}
+	s, url, err := e.open(ctx, 5)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	defer s.Close()
-	e := endpoint()
-	e.Name = "drain"
-	progress("Filling the queue with %d deliveries", o.deliveries)
-	if err := fill(ctx, o, s, &e); err != nil {
-		return err
+	peer, err := newRiver(ctx, e)
+	if err != nil {
+		return nil, err
 	}
-	done := make(chan struct{})
-	count := &counter{until: int64(o.deliveries), done: done}
-	w, err := worker.New(&pipeline.Config{Version: pipeline.Version, Endpoints: []pipeline.Endpoint{e}}, worker.Options{
+	f := newFigure("claim → nothing → complete ÷ River", "deliveries/s", atLeast(2, 3))
+	ep := endpoint(nowhere)
+	return []figure{f}, e.interleave(ctx, &f, func(ctx context.Context) (float64, error) {
+		if err := fill(ctx, s, url, ref(&ep), n, e.body, 0); err != nil {
+			return 0, err
+		}
+		return drain(ctx, s, s, &ep, n)
+	}, func(ctx context.Context) (float64, error) { return peer.burnDown(ctx, n) })
+}
+
+// drain has a worker carry out n deliveries, which are all that wait, and
+// returns how many it did per second.
+func drain(ctx context.Context, s *store.Store, as worker.Store, ep *pipeline.Endpoint, n int) (float64, error) {
+	count := &counter{until: int64(n), done: make(chan struct{})}
+	w, err := worker.New(configuration(*ep), worker.Options{
 		Name:       "bench",
-		Store:      s,
+		Store:      as,
 		Sender:     func(pipeline.Destination) (worker.Sender, error) { return count, nil },
 		Logger:     slog.New(slog.DiscardHandler),
 		Registerer: prometheus.NewRegistry(),
 	})
 	if err != nil {
-		return err
+		return 0, err
 	}
 	running, stop := context.WithCancel(ctx)
 	defer stop()
@@ -52,21 +64,20 @@ func measureWorker(ctx context.Context, o *options, url string) error {
 		w.Run(running)
 	}()
 	select {
-	case <-done:
+	case <-count.done:
 	case <-ctx.Done():
 	}
 	stop()
 	<-stopped // the last outcomes are recorded
 	took := time.Since(start)
-	counts, err := s.Counts(context.WithoutCancel(ctx), []event.DestinationRef{{Endpoint: e.Ref(), Name: "handler"}})
+	counts, err := s.Counts(ctx, []event.DestinationRef{ref(ep)})
 	if err != nil {
-		return err
+		return 0, err
 	}
 	if left := counts[0].Pending + counts[0].Claimed + counts[0].Failed; left > 0 {
-		return fmt.Errorf("%d deliveries are left", left)
+		return 0, fmt.Errorf("%d deliveries are left", left)
 	}
-	fmt.Printf("worker: claim, no-op, complete with ledger and fencing, %d-byte bodies: %.0f deliveries/s\n", o.body, float64(o.deliveries)/took.Seconds())
-	return nil
+	return float64(n) / took.Seconds(), nil
 }
 
 // counter is a sender that sends nothing.
@@ -75,42 +86,10 @@ type counter struct {
 	done     chan struct{}
 }
 
+// Send takes no time.
 func (c *counter) Send(context.Context, *deliver.Request) deliver.Outcome {
 	if atomic.AddInt64(&c.n, 1) == c.until {
 		close(c.done)
 	}
 	return deliver.Outcome{Verdict: event.VerdictDone, Status: 200}
-}
-
-func fill(ctx context.Context, o *options, s *store.Store, e *pipeline.Endpoint) error {
-	q := store.NewEnqueuer(s, store.EnqueuerOptions{})
-	defer q.Close()
-	body := makeBody(o.body)
-	const callers = 500
-	failures := make(chan error, callers)
-	for range callers {
-		go func() {
-			for range o.deliveries / callers {
-				id, err := event.NewID()
-				if err == nil {
-					_, err = q.Enqueue(ctx, store.Submission{
-						Event:        &event.Event{ID: id, Endpoint: e.Ref(), Key: uuid.NewString(), Type: "push", ContentType: "application/json", Body: body},
-						Destinations: []string{"handler"}, KeepEvent: e.Retention.Events(), KeepKey: e.Retention.Dedup(),
-					})
-				}
-				if err != nil {
-					failures <- err
-					return
-				}
-			}
-			failures <- nil
-		}()
-	}
-	var failed error
-	for range callers {
-		if err := <-failures; err != nil {
-			failed = err
-		}
-	}
-	return failed
 }
