@@ -14,7 +14,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/google/uuid"
@@ -44,20 +43,15 @@ type loaded struct {
 func (e *env) load(ctx context.Context, address string, l load) (*loaded, error) {
 	body := makeBody(e.body)
 	head := requestHead(body)
-	start := time.Now()
 	latencies := make([][]time.Duration, l.connections)
-	failures := make([]error, l.connections)
-	var senders sync.WaitGroup
-	for i := range l.connections {
-		senders.Go(func() {
-			// Paced connections take turns.
-			begin := start.Add(time.Duration(i) * l.pace / time.Duration(l.connections))
-			latencies[i], failures[i] = l.send(ctx, address, head, body, begin)
-		})
-	}
-	senders.Wait()
-	took := time.Since(start)
-	if err := errors.Join(failures...); err != nil {
+	start := time.Now()
+	took, err := concurrently(l.connections, func(i int) (err error) {
+		// Paced connections take turns.
+		begin := start.Add(time.Duration(i) * l.pace / time.Duration(l.connections))
+		latencies[i], err = l.send(ctx, address, head, body, begin)
+		return err
+	})
+	if err != nil {
 		return nil, err
 	}
 	if err := ctx.Err(); err != nil {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	_ "embed" // fill.sql
 	"errors"
@@ -43,8 +44,12 @@ func fill(ctx context.Context, s *store.Store, url string, to event.DestinationR
 	return err
 }
 
-// submit commits one event of an endpoint.
+// submit commits one event of an endpoint, owed to its first destination.
 func submit(ctx context.Context, q *store.Enqueuer, ep *pipeline.Endpoint, body []byte) error {
+	return submitTo(ctx, q, ep, []string{ep.Destinations[0].Name}, body)
+}
+
+func submitTo(ctx context.Context, q *store.Enqueuer, ep *pipeline.Endpoint, destinations []string, body []byte) error {
 	id, err := event.NewID()
 	if err != nil {
 		return err
@@ -54,7 +59,7 @@ func submit(ctx context.Context, q *store.Enqueuer, ep *pipeline.Endpoint, body 
 			ID: id, Endpoint: ep.Ref(), Key: uuid.NewString(), Type: "push", ContentType: "application/json", Body: body,
 			Headers: map[string][]string{"User-Agent": {"GitHub-Hookshot/1"}, "X-Github-Event": {"push"}},
 		},
-		Destinations: []string{ep.Destinations[0].Name}, KeepEvent: ep.Retention.Events(), KeepKey: ep.Retention.Dedup(),
+		Destinations: destinations, KeepEvent: ep.Retention.Events(), KeepKey: ep.Retention.Dedup(),
 	})
 	return err
 }
@@ -78,7 +83,7 @@ func enqueue(ctx context.Context, s *store.Store, ep *pipeline.Endpoint, n, body
 }
 
 // concurrently has so many callers do something, and tells how long the last
-// one took.
+// one took. Of many errors it returns one.
 func concurrently(callers int, do func(caller int) error) (time.Duration, error) {
 	failures := make([]error, callers)
 	start := time.Now()
@@ -87,5 +92,5 @@ func concurrently(callers int, do func(caller int) error) (time.Duration, error)
 		all.Go(func() { failures[i] = do(i) })
 	}
 	all.Wait()
-	return time.Since(start), errors.Join(failures...)
+	return time.Since(start), cmp.Or(failures...)
 }

@@ -143,10 +143,11 @@ func plain(v float64) string {
 	return fmt.Sprintf("%.3f", v)
 }
 
-// median returns the middle of some figures, of two in the middle the greater.
-func median[T cmp.Ordered](figures []T) T {
+// median returns the middle of some figures, between two in the middle.
+func median(figures []float64) float64 {
 	sorted := slices.Sorted(slices.Values(figures))
-	return sorted[len(sorted)/2]
+	n := len(sorted)
+	return (sorted[(n-1)/2] + sorted[n/2]) / 2
 }
 
 // quantile returns the q-quantile of figures that are sorted.

@@ -10,7 +10,22 @@ import (
 // rows are all that can be measured, in the order of the table.
 var rows = []row{
 	{"P1", "ingest", measureIngest},
+	{"P1b", "ingest while workers deliver", measureIngestWhileDelivering},
+	{"P2", "ingest over many connections", measureManyConnections},
+	{"P3", "batching", measureBatching},
+	{"P4", "time to the answer", measureAck},
+	{"P5", "time to the answer beside a backlog", measureAckBesideBacklog},
 	{"P6", "burn-down", measureBurnDown},
+	{"P7", "delivery", measureDelivery},
+	{"P8", "claims on a backlog", measureClaimOnBacklog},
+	{"P9", "claims beside a paused destination", measureClaimBesidePaused},
+	{"P11", "claims under an old snapshot", measureClaimUnderOldSnapshot},
+	{"P12", "wake-ups", measureWakeUps},
+	{"P13", "write-ahead log", measureLog},
+	{"P14", "retention", measureRetention},
+	{"P15", "time to the delivery", measureHandOver},
+	{"P16", "idle processes", measureIdle},
+	{"P18", "memory", measureMemory},
 	{"plans", "the plans of the hot statements", keepPlans},
 }
 
