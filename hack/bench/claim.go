@@ -131,7 +131,7 @@ func (q *queue) claim(ctx context.Context) (time.Duration, error) {
 // measureClaimOnBacklog compares claims from much that is due, and beside much
 // that will be, with claims from little.
 func measureClaimOnBacklog(ctx context.Context, e *env) ([]figure, error) {
-	n := e.scaled(10_000_000)
+	n := e.scaled(10_000_000, 20)
 	little, err := e.newQueue(ctx)
 	if err != nil {
 		return nil, err
@@ -161,7 +161,7 @@ func measureClaimOnBacklog(ctx context.Context, e *env) ([]figure, error) {
 // measureClaimBesidePaused compares claims beside a destination that nobody
 // claims for, though much is due to it for longer, with claims without it.
 func measureClaimBesidePaused(ctx context.Context, e *env) ([]figure, error) {
-	n := e.scaled(1_000_000)
+	n := e.scaled(1_000_000, 10)
 	alone, err := e.newQueue(ctx)
 	if err != nil {
 		return nil, err

@@ -36,11 +36,11 @@ func (e *env) cleanUp() {
 	e.cleanups = nil
 }
 
-// scaled returns a number of rows, or a fiftieth of it where a first look is
+// scaled returns a number of rows, or a fraction of it where a first look is
 // enough.
-func (e *env) scaled(n int) int {
+func (e *env) scaled(n, fraction int) int {
 	if e.short {
-		return n / 50
+		return n / fraction
 	}
 	return n
 }

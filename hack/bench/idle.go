@@ -35,13 +35,13 @@ func measureIdle(ctx context.Context, e *env) ([]figure, error) {
 		if err := start(p.url); err != nil {
 			return 0, err
 		}
-		// What belongs to the start.
-		time.Sleep(3 * time.Second)
+		// What belongs to the start is not counted.
+		if err := sleep(ctx, 3*time.Second); err != nil {
+			return 0, err
+		}
 		before := p.queries.Load()
-		select {
-		case <-ctx.Done():
-			return 0, ctx.Err()
-		case <-time.After(window):
+		if err := sleep(ctx, window); err != nil {
+			return 0, err
 		}
 		return float64(p.queries.Load()-before) / window.Seconds(), nil
 	}

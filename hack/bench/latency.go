@@ -67,7 +67,7 @@ func measureAckBesideBacklog(ctx context.Context, e *env) ([]figure, error) {
 	if err != nil {
 		return nil, err
 	}
-	n := e.scaled(1_000_000)
+	n := e.scaled(1_000_000, 20)
 	progress("  filling a queue with %d deliveries", n)
 	if err := fill(ctx, s, url, ref(&ep), n, e.body, 0); err != nil {
 		return nil, err

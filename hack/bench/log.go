@@ -10,10 +10,7 @@ import (
 
 // measureLog tells how much write-ahead log an event costs in its whole life.
 func measureLog(ctx context.Context, e *env) ([]figure, error) {
-	n := 20_000
-	if e.short {
-		n = 5000
-	}
+	n := e.scaled(20_000, 4)
 	s, url, err := e.open(ctx, 5)
 	if err != nil {
 		return nil, err

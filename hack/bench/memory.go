@@ -18,6 +18,9 @@ import (
 	"github.com/ackrail/ackrail/internal/store"
 )
 
+// settling is the time that processes get to start all that they start.
+const settling = 5 * time.Second
+
 // measureMemory looks at how much memory processes have resident.
 func measureMemory(ctx context.Context, e *env) ([]figure, error) {
 	var figures []figure
@@ -57,7 +60,11 @@ func idleIngress(ctx context.Context, e *env) (*process, error) {
 	if err != nil {
 		return nil, err
 	}
-	return settled(e.ingress(ctx, url, configuration(endpoint(nowhere))))
+	p, err := e.ingress(ctx, url, configuration(endpoint(nowhere)))
+	if err != nil {
+		return nil, err
+	}
+	return p, sleep(ctx, settling)
 }
 
 func idleWorker(ctx context.Context, e *env) (*process, error) {
@@ -65,13 +72,11 @@ func idleWorker(ctx context.Context, e *env) (*process, error) {
 	if err != nil {
 		return nil, err
 	}
-	return settled(e.worker(ctx, url, configuration(endpoint(nowhere))))
-}
-
-// settled gives a process the time to start all that it starts.
-func settled(p *process, err error) (*process, error) {
-	time.Sleep(5 * time.Second)
-	return p, err
+	p, err := e.worker(ctx, url, configuration(endpoint(nowhere)))
+	if err != nil {
+		return nil, err
+	}
+	return p, sleep(ctx, settling)
 }
 
 // fullIngress has 256 senders stop before the last byte, and then go on.
@@ -104,12 +109,23 @@ func fullIngress(ctx context.Context, e *env) (*process, error) {
 	}); err != nil {
 		return nil, err
 	}
+	if err := until(ctx, "sending bodies", func() error {
+		figures, err := p.metrics()
+		if got := figures["ackrail_ingress_inflight_bytes"]; err == nil && got < senders*float64(len(body)-1) {
+			err = fmt.Errorf("%.0f bytes have arrived", got)
+		}
+		return err
+	}); err != nil {
+		return nil, err
+	}
 	_, err = concurrently(senders, func(i int) error {
 		if _, err := conns[i].Write(body[len(body)-1:]); err != nil {
 			return err
 		}
+		// More than may wait for a commit is refused at once, and was in
+		// flight all the same.
 		status, answer, err := readAnswer(bufio.NewReader(conns[i]))
-		if err == nil && status != http.StatusAccepted {
+		if err == nil && status != http.StatusAccepted && status != http.StatusServiceUnavailable {
 			err = fmt.Errorf("answered with %d: %s", status, answer)
 		}
 		return err
@@ -147,7 +163,7 @@ func hangingWorker(ctx context.Context, e *env) (*process, error) {
 	if err := to.wait(ctx, destinations, 25*time.Second); err != nil {
 		return nil, err
 	}
-	return settled(p, nil)
+	return p, sleep(ctx, settling)
 }
 
 // memory returns what the system says of a process' memory, in MB.

@@ -142,6 +142,16 @@ func until(ctx context.Context, doing string, try func() error) error {
 	}
 }
 
+// sleep waits, or returns early with the context's error.
+func sleep(ctx context.Context, d time.Duration) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(d):
+		return nil
+	}
+}
+
 // metrics returns the process' own figures.
 func (p *process) metrics() (map[string]float64, error) {
 	response, err := http.Get("http://" + p.ops + "/metrics")

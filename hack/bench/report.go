@@ -114,7 +114,7 @@ func (r *report) summarize() {
 	}
 	fmt.Println()
 	if r.Short {
-		fmt.Println("This was a short run: few rounds, tables a fiftieth of their size. Its figures are not for publication.")
+		fmt.Println("This was a short run: few rounds, smaller tables. Its figures are not for publication.")
 	}
 }
 

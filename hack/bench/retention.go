@@ -13,7 +13,7 @@ import (
 // settled deliveries and ledger as the product does it with deleting them row
 // by row; and the slowest answers meanwhile with those before.
 func measureRetention(ctx context.Context, e *env) ([]figure, error) {
-	n := e.scaled(500_000)
+	n := e.scaled(500_000, 5)
 	rounds := 1
 	if e.rounds > 3 {
 		rounds = 2

@@ -19,10 +19,7 @@ import (
 // measureBurnDown compares how fast a worker claims, carries out (nothing) and
 // completes what is in a queue, ledger and fencing included, with River.
 func measureBurnDown(ctx context.Context, e *env) ([]figure, error) {
-	n := 50_000
-	if e.short {
-		n = 10_000
-	}
+	n := e.scaled(50_000, 5)
 	s, url, err := e.open(ctx, 5)
 	if err != nil {
 		return nil, err

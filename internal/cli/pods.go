@@ -18,6 +18,7 @@ type podFlags struct {
 	secretsDir   string
 	opsListen    string
 	drainTimeout time.Duration
+	profileDir   string
 }
 
 func (f *podFlags) register(cmd *cobra.Command) {
@@ -29,6 +30,9 @@ func (f *podFlags) register(cmd *cobra.Command) {
 	flags.StringVar(&f.opsListen, "ops-listen", ":9090", "address of /healthz, /readyz and /metrics")
 	flags.DurationVar(&f.drainTimeout, "drain-timeout", 20*time.Second, "how long what is under way may take to finish after SIGTERM")
 	_ = cmd.MarkFlagRequired("config")
+	// For developers: make bench keeps what it writes.
+	flags.StringVar(&f.profileDir, "profile-dir", "", "folder for profiles of this process' time and allocations")
+	_ = flags.MarkHidden("profile-dir")
 }
 
 func (f *podFlags) plan(cmd *cobra.Command) (*plan, error) {
@@ -50,6 +54,7 @@ func (f *podFlags) plan(cmd *cobra.Command) (*plan, error) {
 		database:     database,
 		opsListen:    f.opsListen,
 		drainTimeout: f.drainTimeout,
+		profileDir:   f.profileDir,
 		log:          log,
 	}, nil
 }

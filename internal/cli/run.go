@@ -40,6 +40,8 @@ type plan struct {
 	// said that it is not ready any more.
 	drainDelay   time.Duration
 	drainTimeout time.Duration
+	// profileDir is where profiles of the process go, empty for none.
+	profileDir string
 	// leaving is closed when the process is about to go on taking requests
 	// for drainDelay only.
 	leaving chan struct{}
@@ -50,8 +52,13 @@ type plan struct {
 
 // run runs the process until the context ends, then drains it: not ready any
 // more, requests under way answered, exchanges under way finished.
-func (p *plan) run(ctx context.Context) error {
+func (p *plan) run(ctx context.Context) (err error) {
 	tuneRuntime()
+	stopProfiles, err := startProfiles(p.profileDir)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, stopProfiles()) }()
 	p.leaving = make(chan struct{})
 	registry := prometheus.NewRegistry()
 	opsServer, err := ops.New(registry, p.log)
