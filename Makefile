@@ -45,6 +45,7 @@ test: go ## Run all tests, with the race detector and real servers.
 	go test -C hack/image ./...
 	go test -C hack/chart ./...
 	go test -C hack/cluster . ./internal/...
+	go test -C hack/bench .
 
 .PHONY: demo
 demo: go ## Show the operator on a cluster of this machine, from helm install to a replay.
@@ -115,6 +116,7 @@ lint: go ## Check the code. The first run builds the linter, which takes minutes
 	cd hack/image && $(linter-beside) ./...
 	cd hack/chart && $(linter-beside) ./...
 	cd hack/cluster && $(linter-beside) . ./internal/... ./pause ./probe
+	cd hack/bench && $(linter-beside) .
 
 .PHONY: tidy
 tidy: go ## Tidy the modules.
@@ -124,6 +126,7 @@ tidy: go ## Tidy the modules.
 	cd hack/cluster/coredns && go mod tidy
 	cd hack/image && go mod tidy
 	cd hack/chart && go mod tidy
+	cd hack/bench && go mod tidy
 
 .PHONY: verify
 verify: go ## Check that everything generated, tidied and formatted is so, and lint.
@@ -140,9 +143,9 @@ fuzz: go ## Run each fuzz target for FUZZTIME (default 20s).
 	@hack/fuzz $(FUZZTIME)
 
 .PHONY: bench
-bench: go ## Measure the hot paths.
+bench: go ## Measure the hot paths, in half an hour; BENCH="-short" in five minutes.
 	@hack/install-deps postgres
-	hack/bench/run
+	hack/bench/run $(BENCH)
 
 .PHONY: bench-replay
 bench-replay: go ## Measure live events beside a replay of 100,000 dead letters.

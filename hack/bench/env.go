@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/url"
 	"slices"
+	"sync/atomic"
 
 	"github.com/jackc/pgx/v5"
 
@@ -20,6 +21,9 @@ type env struct {
 	// url is that of the server's first database, in which nothing is
 	// measured.
 	url string
+
+	// refused counts requests that the product refused for the time being.
+	refused atomic.Int64
 
 	databases int
 	cleanups  []func()

@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
@@ -26,6 +27,8 @@ type load struct {
 	// pace is how much time each connection takes for a request; 0 for as
 	// little as possible.
 	pace time.Duration
+	// refused counts answers with 503.
+	refused *atomic.Int64
 	// answered, if set, is told each answer's body, from several goroutines.
 	answered func(body []byte)
 }
@@ -43,6 +46,7 @@ type loaded struct {
 func (e *env) load(ctx context.Context, address string, l load) (*loaded, error) {
 	body := makeBody(e.body)
 	head := requestHead(body)
+	l.refused = &e.refused
 	latencies := make([][]time.Duration, l.connections)
 	start := time.Now()
 	took, err := concurrently(l.connections, func(i int) (err error) {
@@ -102,7 +106,14 @@ func (l *load) send(ctx context.Context, address, head string, body []byte, next
 		if err != nil {
 			return nil, err
 		}
-		if status != http.StatusAccepted {
+		switch status {
+		case http.StatusAccepted:
+		case http.StatusServiceUnavailable:
+			// To be told, and not to be measured as an answer.
+			l.refused.Add(1)
+			time.Sleep(10 * time.Millisecond)
+			continue
+		default:
 			return nil, fmt.Errorf("answered with %d: %s", status, answer)
 		}
 		latencies = append(latencies, time.Since(sent))

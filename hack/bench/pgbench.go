@@ -67,7 +67,7 @@ func (p *pgbench) latency(clients int) turn {
 // pgbench prints.
 func (p *pgbench) run(ctx context.Context, clients int, figure string) (float64, error) {
 	// Connecting counts among the time, not among the figures.
-	seconds := strconv.Itoa(max(1, int(p.e.duration.Seconds())) + clients/50)
+	seconds := strconv.Itoa(max(1, int(p.e.duration.Seconds())) + clients/20)
 	// The values are parameters, as they are for the product: the server gets
 	// them with each execution.
 	//nolint:gosec // the program was found above, the arguments are ours

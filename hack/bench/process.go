@@ -73,6 +73,7 @@ func (e *env) ingress(ctx context.Context, url string, c *pipeline.Config, flags
 		return nil, err
 	}
 	p.address = address
+	defer e.refused.Store(0) // what it refuses before it is prepared
 	return p, until(ctx, "committing the first event", func() error {
 		_, err := e.load(ctx, address, load{connections: 1, duration: 50 * time.Millisecond})
 		return err

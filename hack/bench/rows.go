@@ -49,12 +49,16 @@ func choose(ids string) ([]row, error) {
 // measure runs a row and judges its figures.
 func (r *row) measure(ctx context.Context, e *env) ([]figure, error) {
 	defer e.cleanUp()
+	e.refused.Store(0)
 	figures, err := r.run(ctx, e)
 	if err != nil {
 		return nil, fmt.Errorf("measuring %s, %s: %w", r.id, r.title, err)
 	}
 	for i := range figures {
 		figures[i].Row = r.id
+		if n := e.refused.Load(); n > 0 {
+			figures[i].Note = strings.TrimPrefix(fmt.Sprintf("%s; %d requests were refused with 503", figures[i].Note, n), "; ")
+		}
 		if err := figures[i].judge(); err != nil {
 			return nil, err
 		}
