@@ -43,41 +43,44 @@ func (e *env) newQueue(ctx context.Context) (*queue, error) {
 }
 
 // bulk adds deliveries whose events are not there, since nobody will look at
-// them. Their counters get one difference: a trigger's transition table of
-// millions of rows would take longer than the rows.
+// them. Their counters get one difference, and indexes are made afterwards:
+// millions of rows take minutes otherwise.
 func (q *queue) bulk(ctx context.Context, to event.DestinationRef, n int, due time.Duration) (err error) {
 	progress("  filling a queue with %d deliveries", n)
 	if err := q.store.Register(ctx, []event.DestinationRef{to}); err != nil {
 		return err
 	}
-	conn, err := pgx.Connect(ctx, q.url)
+	destination, err := query[int](ctx, q.url, "SELECT d.id FROM destination d JOIN endpoint e ON e.id = d.endpoint_id WHERE e.namespace = $1 AND e.name = $2 AND d.name = $3",
+		to.Endpoint.Namespace, to.Endpoint.Name, to.Name)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, conn.Close(context.WithoutCancel(ctx))) }()
-	destination := 0
-	if err := conn.QueryRow(ctx, "SELECT d.id FROM destination d JOIN endpoint e ON e.id = d.endpoint_id WHERE e.namespace = $1 AND e.name = $2 AND d.name = $3",
-		to.Endpoint.Namespace, to.Endpoint.Name, to.Name).Scan(&destination); err != nil {
+	drop, create, err := indexes(ctx, q.url)
+	if err != nil {
 		return err
 	}
-	for _, step := range []struct {
-		sql  string
-		args []any
-	}{
-		{"ALTER TABLE delivery DISABLE TRIGGER USER", nil},
-		{`INSERT INTO delivery (event_id, destination_id, run, size, next_at, event_expires_at, state)
-			SELECT (lpad(to_hex($4::bigint + n / 10), 12, '0') || '7000' || '8' || lpad(to_hex(n), 15, '0'))::uuid, $1, 1, 100,
-			       now() + $3::interval - ($2::bigint - n) * interval '1 microsecond', now() + interval '7 days', 'pending'
-			FROM generate_series(1, $2::bigint) AS n`, []any{destination, n, due, time.Now().UnixMilli()}},
-		{"INSERT INTO tally_delta VALUES ($1, 'pending', $2)", []any{destination, n}},
-		{"ALTER TABLE delivery ENABLE TRIGGER USER", nil},
-		{"VACUUM (ANALYZE) delivery", nil},
-	} {
-		if _, err := conn.Exec(ctx, step.sql, step.args...); err != nil {
-			return err
-		}
+	statements := append(drop,
+		"ALTER TABLE delivery DISABLE TRIGGER USER",
+		fmt.Sprintf(`INSERT INTO delivery (event_id, destination_id, run, size, next_at, event_expires_at, state)
+			SELECT (lpad(to_hex(%d + n / 10), 12, '0') || '7000' || '8' || lpad(to_hex(n), 15, '0'))::uuid, %d, 1, 100,
+			       now() + interval '%d s' - (%d - n) * interval '1 microsecond', now() + interval '7 days', 'pending'
+			FROM generate_series(1, %d) AS n`, time.Now().UnixMilli(), destination, int(due.Seconds()), n, n),
+		fmt.Sprintf("INSERT INTO tally_delta VALUES (%d, 'pending', %d)", destination, n),
+		"ALTER TABLE delivery ENABLE TRIGGER USER")
+	return execute(ctx, q.url, append(append(statements, create...), "VACUUM (ANALYZE) delivery")...)
+}
+
+// indexes returns the statements that drop the indexes of deliveries, and
+// those that make them again.
+func indexes(ctx context.Context, url string) (drop, create []string, err error) {
+	const each = ` FROM pg_index i LEFT JOIN pg_constraint c ON c.conindid = i.indexrelid AND c.contype = 'p' WHERE i.indrelid = 'delivery'::regclass`
+	drop, err = query[[]string](ctx, url, `SELECT array_agg(coalesce('ALTER TABLE delivery DROP CONSTRAINT ' || c.conname, 'DROP INDEX ' || i.indexrelid::regclass))`+each)
+	if err != nil {
+		return nil, nil, err
 	}
-	return nil
+	create, err = query[[]string](ctx, url, `SELECT array_agg(coalesce('ALTER TABLE delivery ADD CONSTRAINT ' || c.conname || ' ' || pg_get_constraintdef(c.oid),
+		pg_get_indexdef(i.indexrelid)))`+each)
+	return drop, create, err
 }
 
 // claims returns a turn that makes claims, as many as a turn has, and tells
@@ -131,7 +134,7 @@ func (q *queue) claim(ctx context.Context) (time.Duration, error) {
 // measureClaimOnBacklog compares claims from much that is due, and beside much
 // that will be, with claims from little.
 func measureClaimOnBacklog(ctx context.Context, e *env) ([]figure, error) {
-	n := e.scaled(10_000_000, 20)
+	n := e.scaled(10_000_000, 50)
 	little, err := e.newQueue(ctx)
 	if err != nil {
 		return nil, err
@@ -161,7 +164,7 @@ func measureClaimOnBacklog(ctx context.Context, e *env) ([]figure, error) {
 // measureClaimBesidePaused compares claims beside a destination that nobody
 // claims for, though much is due to it for longer, with claims without it.
 func measureClaimBesidePaused(ctx context.Context, e *env) ([]figure, error) {
-	n := e.scaled(1_000_000, 10)
+	n := e.scaled(1_000_000, 20)
 	alone, err := e.newQueue(ctx)
 	if err != nil {
 		return nil, err

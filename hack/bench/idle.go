@@ -16,7 +16,7 @@ import (
 func measureIdle(ctx context.Context, e *env) ([]figure, error) {
 	window := 30 * time.Second
 	if e.short {
-		window = 12 * time.Second
+		window = 10 * time.Second
 	}
 	to, err := e.sink()
 	if err != nil {

@@ -122,7 +122,7 @@ func measureHandOver(ctx context.Context, e *env) ([]figure, error) {
 	const note = "10 events a second; peers: 23 and 49 ms"
 	middle := newFigure("ack → request arrives at low load, p50", "ms", atMost(3*milliseconds(flush)+20, milliseconds(flush)+5))
 	high := newFigure("ack → request arrives at low load, p95", "ms", atMost(49, 15))
-	middle.Note, high.Note = fmt.Sprintf("a flush took %.2f ms; %s", milliseconds(flush), note), note
+	middle.Note, high.Note = fmt.Sprintf("a flush took %.2f ms; %s", milliseconds(flush), note), note+", the latter is what must hold here"
 	for range e.rounds {
 		h.reset()
 		if _, err := e.load(ctx, p.address, load{connections: 2, duration: 2 * e.duration, pace: 200 * time.Millisecond, answered: h.acknowledge}); err != nil {

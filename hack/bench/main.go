@@ -141,22 +141,9 @@ func run(ctx context.Context, o *options) (err error) {
 		return err
 	}
 	fmt.Println(report.Machine)
-	for i := range chosen {
-		progress("Measuring %s, %s (%d of %d)", chosen[i].id, chosen[i].title, i+1, len(chosen))
-		figures, err := chosen[i].measure(ctx, e)
-		if err != nil {
-			return err
-		}
-		for i := range figures {
-			fmt.Println(figures[i].String())
-		}
-		report.Figures = append(report.Figures, figures...)
-		// After each row: an interrupted run has measured something too.
-		if err := report.save(filepath.Join(o.out, "results.json")); err != nil {
-			return err
-		}
+	if err := report.measure(ctx, e, chosen); err != nil {
+		return err
 	}
-	report.summarize()
 	if o.document == "" {
 		return nil
 	}

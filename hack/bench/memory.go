@@ -19,7 +19,7 @@ import (
 )
 
 // settling is the time that processes get to start all that they start.
-const settling = 5 * time.Second
+const settling = 3 * time.Second
 
 // measureMemory looks at how much memory processes have resident.
 func measureMemory(ctx context.Context, e *env) ([]figure, error) {

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"runtime"
 	"runtime/debug"
 	"strings"
@@ -85,6 +86,34 @@ func dependency(path string) string {
 		}
 	}
 	return "of unknown version"
+}
+
+// measure runs rows, prints what they give, and keeps it after each: a run
+// that is interrupted has measured something too. A row that cannot be
+// measured does not keep the others from it.
+func (r *report) measure(ctx context.Context, e *env, chosen []row) error {
+	var faults []error
+	for i := range chosen {
+		progress("Measuring %s, %s (%d of %d)", chosen[i].id, chosen[i].title, i+1, len(chosen))
+		figures, err := chosen[i].measure(ctx, e)
+		if err != nil {
+			if ctx.Err() != nil {
+				return err
+			}
+			progress("%v", err)
+			faults = append(faults, err)
+			continue
+		}
+		for i := range figures {
+			fmt.Println(figures[i].String())
+		}
+		r.Figures = append(r.Figures, figures...)
+		if err := r.save(filepath.Join(e.out, "results.json")); err != nil {
+			return err
+		}
+	}
+	r.summarize()
+	return errors.Join(faults...)
 }
 
 func (r *report) save(path string) error {
