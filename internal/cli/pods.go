@@ -30,9 +30,7 @@ func (f *podFlags) register(cmd *cobra.Command) {
 	flags.StringVar(&f.opsListen, "ops-listen", ":9090", "address of /healthz, /readyz and /metrics")
 	flags.DurationVar(&f.drainTimeout, "drain-timeout", 20*time.Second, "how long what is under way may take to finish after SIGTERM")
 	_ = cmd.MarkFlagRequired("config")
-	// For developers: make bench keeps what it writes.
-	flags.StringVar(&f.profileDir, "profile-dir", "", "folder for profiles of this process' time and allocations")
-	_ = flags.MarkHidden("profile-dir")
+	flags.StringVar(&f.profileDir, "profile-dir", "", "folder for profiles of the process' time and allocations, written when it ends")
 }
 
 func (f *podFlags) plan(cmd *cobra.Command) (*plan, error) {
