@@ -147,11 +147,6 @@ bench: go ## Measure the hot paths, in half an hour; BENCH="-short" in five minu
 	@hack/install-deps postgres
 	hack/bench/run $(BENCH)
 
-.PHONY: bench-replay
-bench-replay: go ## Measure live events beside a replay of 100,000 dead letters.
-	@hack/install-deps postgres
-	hack/bench/run -replay 100000 -rounds 3 -duration 20s -concurrency 64
-
 .PHONY: clean
 clean: ## Remove what was built.
 	rm -rf bin .cache

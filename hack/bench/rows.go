@@ -26,6 +26,7 @@ var rows = []row{
 	{"P15", "time to the delivery", measureHandOver},
 	{"P16", "idle processes", measureIdle},
 	{"P18", "memory", measureMemory},
+	{"replay", "live events beside a replay", measureReplay},
 	{"profiles", "what ingress and worker spend their time on", keepProfiles},
 	{"plans", "the plans of the hot statements", keepPlans},
 }
