@@ -362,7 +362,6 @@ type EventReplayStatus struct {
 	// which follows from it, is.
 	// +optional
 	// +kubebuilder:validation:MaxLength=32
-	// +kubebuilder:validation:XValidation:rule="self.matches('^[0-9]+([.][0-9]+)?$')",message="must be a decimal number"
 	RatePerSecond string `json:"ratePerSecond,omitempty"`
 
 	// EstimatedCompletionTime is about when the replay will complete if it
