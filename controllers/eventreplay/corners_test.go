@@ -229,7 +229,7 @@ var _ = Describe("An EventReplay, when things go wrong,", func() {
 		w.destinations(ctx, "other")
 		w.says(ctx, r, "Complete=False Waiting: "+goneMessage, "Progressing=False Waiting: "+goneMessage)
 		Expect(r.Status.SkippedReasons).To(Equal([]v1alpha1.SkippedCount{{Reason: v1alpha1.SkipReasonDestinationGone, Count: dead - 128}}), "what was not started yet")
-		Expect(w.events(ctx, r)).To(ContainElement("Warning Waiting: " + goneMessage))
+		Eventually(func() []string { return w.events(ctx, r) }).Should(ContainElement("Warning Waiting: " + goneMessage))
 
 		w.destinations(ctx, "other", "handler")
 		Eventually(func() bool {

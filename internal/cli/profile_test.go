@@ -8,6 +8,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/ackrail/ackrail/internal/rig"
 	"github.com/ackrail/ackrail/internal/testenv"
 )
 
@@ -15,11 +16,11 @@ import (
 func TestProfiles(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	r := newRig(t, testenv.Schema(t), githubSecrets(), githubEndpoint("github", "http://127.0.0.1:9"))
-	w := r.pod(r.url, "worker", "--profile-dir", dir)
-	w.signal(syscall.SIGTERM)
-	<-w.ended
-	if code := w.cmd.ProcessState.ExitCode(); code != 0 {
+	r := rig.New(t, testenv.Schema(t), rig.Secrets(), rig.GitHub("github", "http://127.0.0.1:9"))
+	w := r.Pod(r.URL, "worker", "--profile-dir", dir)
+	w.Signal(syscall.SIGTERM)
+	<-w.Ended()
+	if code := w.ExitCode(); code != 0 {
 		t.Errorf("it ended with code %d", code)
 	}
 	for _, name := range []string{"cpu.pprof", "allocs.pprof"} {
