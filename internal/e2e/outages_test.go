@@ -102,7 +102,8 @@ func outages() {
 
 	It("keeps what a deleted endpoint owes, says so, and delivers it once the endpoint is applied again", func(ctx SpecContext) {
 		q := &pipeline{ns: p.ns, name: "deleted", handler: p.handler}
-		apply(ctx, q.endpoint())
+		// Enough attempts to outlast the refusals.
+		apply(ctx, q.endpoint(attempts(100)))
 		q.waitReady(ctx)
 		q.sender = newSender(ctx, q.url(ctx), secret)
 		all = append(all, q)
@@ -120,7 +121,7 @@ func outages() {
 			return kubectl(ctx, "get", "events", "-n", q.ns, "--field-selector", "reason=DeliveriesKept", "-o", "jsonpath={.items[*].message}{.items[*].note}")
 		}).Should(ContainSubstring("20 deliveries"))
 		p.handler.mend(ctx)
-		apply(ctx, q.endpoint())
+		apply(ctx, q.endpoint(attempts(100)))
 		q.waitReady(ctx)
 		p.handler.waitFor(ctx, 1, append(before, ids...))
 		judge(ctx, all...)

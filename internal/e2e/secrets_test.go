@@ -49,9 +49,10 @@ func secrets() {
 		}
 	}, SpecTimeout(time.Minute))
 
-	It("accepts a new value, and refuses while the Secret is gone or empty, without restarting a pod", func(ctx SpecContext) {
+	It("accepts a new value, and refuses while the Secret is gone or empty, without restarting a pod", Label("fault"), func(ctx SpecContext) {
 		before := identities(ctx, rotated.ns)
 		began := time.Now()
+		breaks(3, "a Secret changed, one deleted, one emptied, then put back")
 		kubectl(ctx, "patch", "secret", "next-webhook", "-n", rotated.ns, "--type=merge", "-p", `{"stringData":{"secret":"the one after"}}`)
 		kubectl(ctx, "delete", "secret", "other-webhook", "-n", deleted.ns)
 		kubectl(ctx, "patch", "secret", "third-webhook", "-n", emptied.ns, "--type=merge", "-p", `{"data":{"secret":""}}`)

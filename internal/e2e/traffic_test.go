@@ -228,7 +228,7 @@ func (s *sender) send(ctx context.Context, key string, body []byte) (a answer, e
 	defer func() {
 		one := invariant.Send{
 			Key: key, Body: sha256.Sum256(body), At: at, Answered: time.Now(), Status: a.status, EventID: a.EventID,
-			RetryAfter: a.retryAfter, Forged: s.secret == "",
+			RetryAfter: a.retryAfter, Forged: strings.Trim(s.secret, "\x00") == "",
 		}
 		if err != nil {
 			one.Err = err.Error()

@@ -109,7 +109,27 @@ func read(file string) ([]*result, error) {
 // total is all runs of one row, or of all rows.
 type total struct {
 	result
-	runs, failed int
+	runs, failed              int
+	redelivery, back, refusal slowest
+}
+
+// slowest is the longest time that something took, and in which row.
+type slowest struct {
+	took time.Duration
+	row  string
+}
+
+func (s *slowest) add(row string, took time.Duration) {
+	if took > s.took {
+		s.took, s.row = took, row
+	}
+}
+
+func (s slowest) String() string {
+	if s.row == "" {
+		return "–"
+	}
+	return fmt.Sprintf("%.2f s (%s)", s.took.Seconds(), s.row)
 }
 
 func (t *total) add(r *result) {
@@ -128,9 +148,9 @@ func (t *total) add(r *result) {
 	t.Broken += r.Broken
 	t.LateWrites += r.LateWrites
 	t.LateAccepted += r.LateAccepted
-	t.Redelivery = max(t.Redelivery, r.Redelivery)
-	t.Return = max(t.Return, r.Return)
-	t.SlowestRefusal = max(t.SlowestRefusal, r.SlowestRefusal)
+	t.redelivery.add(r.Row, r.Redelivery)
+	t.back.add(r.Row, r.Return)
+	t.refusal.add(r.Row, r.SlowestRefusal)
 }
 
 func (t *total) verdict() string {
@@ -202,13 +222,11 @@ func (t *total) figures() [][2]string {
 		{"forced late writes, accepted of them", fmt.Sprintf("%d, %d", t.LateWrites, t.LateAccepted)},
 		{"duplicates ÷ in flight at a kill", ratio},
 		{"duplicates without an unknown outcome in the ledger", fmt.Sprint(t.Unexplained)},
-		{fmt.Sprintf("slowest redelivery after the end of a lease (%s)", lease), seconds(t.Redelivery)},
-		{"slowest first 202 after the database's return", seconds(t.Return)},
-		{"slowest 503", seconds(t.SlowestRefusal)},
+		{fmt.Sprintf("slowest redelivery after the end of a lease (%s)", lease), t.redelivery.String()},
+		{"slowest first 202 after the database's return", t.back.String()},
+		{"slowest 503", t.refusal.String()},
 	}
 }
-
-func seconds(d time.Duration) string { return fmt.Sprintf("%.2f s", d.Seconds()) }
 
 // machine describes what the rows ran on.
 func machine() string {
