@@ -24,11 +24,7 @@ func measureIngest(ctx context.Context, e *env) ([]figure, error) {
 	if err != nil {
 		return nil, err
 	}
-	url, err := e.migrated(ctx)
-	if err != nil {
-		return nil, err
-	}
-	p, err := e.ingress(ctx, url, configuration(endpoint(nowhere)))
+	p, err := e.loneIngress(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -98,11 +94,7 @@ func measureManyConnections(ctx context.Context, e *env) ([]figure, error) {
 	if err != nil {
 		return nil, err
 	}
-	url, err := e.migrated(ctx)
-	if err != nil {
-		return nil, err
-	}
-	p, err := e.ingress(ctx, url, configuration(endpoint(nowhere)))
+	p, err := e.loneIngress(ctx)
 	if err != nil {
 		return nil, err
 	}

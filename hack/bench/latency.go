@@ -17,11 +17,7 @@ func measureAck(ctx context.Context, e *env) ([]figure, error) {
 	if err != nil {
 		return nil, err
 	}
-	url, err := e.migrated(ctx)
-	if err != nil {
-		return nil, err
-	}
-	p, err := e.ingress(ctx, url, configuration(endpoint(nowhere)))
+	p, err := e.loneIngress(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -53,11 +53,7 @@ func measureMemory(ctx context.Context, e *env) ([]figure, error) {
 }
 
 func idleIngress(ctx context.Context, e *env) (*process, error) {
-	url, err := e.migrated(ctx)
-	if err != nil {
-		return nil, err
-	}
-	p, err := e.ingress(ctx, url, configuration(endpoint(nowhere)))
+	p, err := e.loneIngress(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -78,11 +74,7 @@ func idleWorker(ctx context.Context, e *env) (*process, error) {
 
 // fullIngress has 256 senders stop before the last byte, and then go on.
 func fullIngress(ctx context.Context, e *env) (*process, error) {
-	url, err := e.migrated(ctx)
-	if err != nil {
-		return nil, err
-	}
-	p, err := e.ingress(ctx, url, configuration(endpoint(nowhere)), "--max-inflight-bytes", strconv.Itoa(300<<20))
+	p, err := e.loneIngress(ctx, "--max-inflight-bytes", strconv.Itoa(300<<20))
 	if err != nil {
 		return nil, err
 	}

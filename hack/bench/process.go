@@ -62,6 +62,16 @@ type process struct {
 	stop func()
 }
 
+// loneIngress starts an ingress on a database of its own, from which nothing
+// is delivered.
+func (e *env) loneIngress(ctx context.Context, flags ...string) (*process, error) {
+	url, err := e.migrated(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return e.ingress(ctx, url, configuration(endpoint(nowhere)), flags...)
+}
+
 // ingress starts an ingress and returns once it commits events.
 func (e *env) ingress(ctx context.Context, url string, c *pipeline.Config, flags ...string) (*process, error) {
 	address, err := freeAddress()

@@ -85,8 +85,7 @@ func (f *importFlags) run(cmd *cobra.Command, name string) error {
 		return err
 	}
 	defer done()
-	checked := &letterReader{place: place, events: map[event.ID]seenEvent{}}
-	if err := checked.all(file, func(*letterLine) error { return nil }); err != nil {
+	if err := newLetterReader(place).all(file, func(*letterLine) error { return nil }); err != nil {
 		return fmt.Errorf("%s: nothing was imported: %w", name, err)
 	}
 	if _, err := file.Seek(0, io.SeekStart); err != nil {
@@ -142,8 +141,7 @@ func (f *importFlags) importAll(ctx context.Context, s *store.Store, file io.Rea
 		batch, bytes = nil, 0
 		return err
 	}
-	r := &letterReader{place: place, events: map[event.ID]seenEvent{}}
-	err = r.all(file, func(l *letterLine) error {
+	err = newLetterReader(place).all(file, func(l *letterLine) error {
 		if l.letter.Event == nil {
 			bodiless++
 			return nil

@@ -28,6 +28,10 @@ type letterReader struct {
 	events map[event.ID]seenEvent
 }
 
+func newLetterReader(place func(*event.EndpointRef)) *letterReader {
+	return &letterReader{place: place, events: map[event.ID]seenEvent{}}
+}
+
 // seenEvent is the event of an earlier line.
 type seenEvent struct {
 	line     int
